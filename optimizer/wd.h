@@ -1,18 +1,21 @@
-/* Workspace Division: divides one total for the whole network so that the convolutions take the
- * least time (Oyama 2018, III-C).
+/* Workspace Division (WD): divides one total of workspace among the convolutions of a network so that they take the
+ * least time (Oyama 2018, III-C). The other method, Workspace Reuse (WR, optimizer/wr.h), gives each convolution the
+ * same limit.
  *
- * Kernels that run one after another share an arena, whose size is the largest workspace that is
- * chosen in it; arenas exist side by side, and their sum stays within the total:
+ * A kernel here is one convolution in one direction. Its choice c is one of the configurations that are a point of its
+ * desirable set (optimizer/desirable.h): those that no other beats in both time T and workspace M. Kernels that run one
+ * after another share an arena, whose size is the largest workspace that is chosen in it; arenas exist side by side,
+ * and their sum stays within the total:
  *
  *     min  sum_k T_k(c_k)    with   sum_g  max_{k in g} M_k(c_k)  <=  total
  *
- *   MDNN_WD_SUM      every kernel is an arena of its own: the paper's equations 1 to 4
+ *   MDNN_WD_SUM      every kernel has an arena of its own: the paper's equations 1 to 4
  *   MDNN_WD_SHARED   the arenas are the groups (one for each stream that runs beside others).
  *                    With one group this is WR with the total as its limit.
  *
- * Choices are points of the desirable sets. A caller that has an adoption margin does not run the choice itself,
- * but the configuration that mdnn_front_best returns for the size of the arena (with one group: for
- * the total), as WR does. */
+ * With an adoption margin, a split convolution is accepted only if it is faster than the undivided one by that margin
+ * (optimizer/wr.h). A caller that has such a margin does not run the choice itself, but the configuration that
+ * mdnn_front_best returns for the size of the arena (with one group: for the total), as WR does. */
 #ifndef MDNN_WD_H
 #define MDNN_WD_H
 
@@ -23,7 +26,7 @@
 typedef struct mdnn_wd_kernel {
     const mdnn_knapsack_item_t *items; /* borrowed; several kernels may have the same */
     size_t item_count;                 /* >= 1 */
-    uint32_t group;                    /* < group_count; without meaning in MDNN_WD_SUM */
+    uint32_t group; /* < group_count; its arena; without meaning in MDNN_WD_SUM */
 } mdnn_wd_kernel_t;
 
 typedef struct mdnn_wd_problem {
@@ -38,7 +41,7 @@ typedef struct mdnn_wd_problem {
  * the arenas. */
 typedef mdnn_knapsack_result_t mdnn_wd_result_t;
 
-/* Number of arenas: group_count, or one for each kernel. */
+/* Number of arenas: group_count; in MDNN_WD_SUM one for each kernel. */
 size_t mdnn_wd_arena_count(const mdnn_wd_problem_t *problem);
 
 /* choices[k] becomes the item of kernel k: the fastest one within its arena and, among equals, the

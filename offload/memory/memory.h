@@ -1,9 +1,13 @@
 /* Virtual memory of one device: allocations whose content is in device memory or, under a budget, in pinned host memory
  * while nothing uses it. This is the mechanism: before an operation is enqueued, every range that it names is made
  * resident, and other ranges may have to leave for it. That alone is correct for any program; the plan follower's
- * advice only moves the same work to an earlier time.
+ * advice (offload/plan/follower.h) only moves the same work to an earlier time. docs/glossary.md has the terms;
+ * docs/design/README.md states the invariants I1 to I4, which this code keeps.
  *
- * A range is in one of five states (for invariants I1 and I2 of docs/design/README.md):
+ * A range is the addresses of one allocation. Behind them lie chunks, pieces of device memory that all have the same
+ * size; a step is the place of one chunk in the range (offload/ranges/ranges.h). Each chunk is also mapped at a second
+ * address, its alias, which only the library's copies use. A copy goes to or from a slot, a piece of pinned host memory
+ * of that size. A range is in one of five states:
  *   - RESIDENT: mapped.
  *   - LEAVING: still mapped. Once all work enqueued on it has ended, it is unmapped chunk by chunk; each chunk is
  *     copied to the host through its alias, and serves other ranges when its copy has ended. If an operation names the
@@ -14,16 +18,16 @@
  *     when its copy has ended.
  *   - SPLIT: its first chunks are mapped, and behind them its host copy is mapped at the range's own addresses.
  *     Operations that name more than the budget holds use ranges in this state (offload/memory/memory_tail.c).
- * Blocks of slabs (small allocations) are always RESIDENT. While a chunk is being copied, and the copy will be used,
- * the chunk is not mapped at its range's own address, so an operation that touches it without naming it faults. A host
+ * Blocks of slabs (small allocations) are always RESIDENT. While a chunk is being copied (unless the copy has been
+ * called off), it is not mapped in its range, so an operation that touches it without naming the range faults. A host
  * copy is valid only for chunks that are not mapped: anyone may write to a mapped chunk, so all of it is copied when it
  * leaves again. With MDNN_SAFETY_HOST this is different (offload/memory/memory_quiet.c): no unnamed access faults, and
  * none is lost.
  *
  * Everything moves in mdnn_memory_progress, which never waits. begin and allocate call it, and wait on the host only if
  * there is nothing else to do; these waits are counted. A wait is always for a point of work that is already enqueued,
- * so it ends (I4), unless that work waits for what the program does next. Therefore no wait keeps other threads out,
- * and their calls are served in the meantime.
+ * so it ends (I4), unless that work waits for what the program does next. Because of that exception, the lock is
+ * released during a wait, so that the calls of other threads are served in the meantime.
  *
  * The mechanism calls CUDA functions only through mdnn_memory_device_t. The caller holds a lock around every call, and
  * may release it between begin and end of an operation. The device's functions that wait release the lock while they
@@ -38,7 +42,7 @@
 
 typedef struct mdnn_memory_event mdnn_memory_event_t;
 
-/* What threads of the library have done for a device. */
+/* What the library's own threads have done for a device. */
 typedef struct mdnn_background {
     uint64_t chunks; /* mapped or unmapped */
     double time_us;
@@ -47,8 +51,8 @@ typedef struct mdnn_background {
 /* The functions of the device that the mechanism needs. `context` is passed on to them. A function that fails has
  * changed nothing. Chunks and host slots have the size config.ranges.chunk_bytes. */
 typedef struct mdnn_memory_device {
-    /* A chunk is mapped in a window of aliases for as long as it lives. OUT_OF_DEVICE_MEMORY also if the budget is used
-     * up: the device itself keeps to the budget, too. */
+    /* Makes a chunk, which has an alias for as long as it lives. OUT_OF_DEVICE_MEMORY also if the budget is used up:
+     * the device itself keeps to the budget, too. */
     mdnn_status_t (*create_chunk)(void *context, uint64_t *chunk);
     mdnn_status_t (*destroy_chunk)(void *context,
                                    uint64_t chunk); /* neither in use nor mapped by `map` */
@@ -62,10 +66,9 @@ typedef struct mdnn_memory_device {
      * enqueued. */
     bool (*is_done)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_on_host)(void *context, mdnn_stream_point_t point); /* for copies */
-    /* The same, but BUSY after that time: for the program's own work. */
+    /* The same, but returns BUSY after `seconds`: for the program's own work. */
     mdnn_status_t (*wait_a_while)(void *context, mdnn_stream_point_t point, double seconds);
-    /* Waits until another thread has changed something, or for so many seconds. NULL: calls never
-     * overlap. */
+    /* Waits until another thread has changed something, but for at most `seconds`. NULL: calls never overlap. */
     void (*wait_for_change)(void *context, double seconds);
     /* A number that grows whenever the device has completed something since the last call. NULL:
      * unknown. */
@@ -77,8 +80,8 @@ typedef struct mdnn_memory_device {
      * may seem not to pass until later work has ended, too. NULL: not needed. */
     void (*fix)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_in_stream)(void *context, uint64_t stream, mdnn_stream_point_t point);
-    /* How much more memory chunks may take on the device now, whatever the budget is: others hold memory, too, and some is
-     * left for the driver. NULL: as much as the budget says. */
+    /* How many more bytes the chunks may take on the device now, whatever the budget is: others hold memory, too, and
+     * some is left for the driver. NULL: only the budget limits them. */
     uint64_t (*room)(void *context);
 
     /* Takes pinned host memory. BUSY: it is being allocated, so ask again; OUT_OF_MEMORY: there is no more. */
@@ -90,16 +93,16 @@ typedef struct mdnn_memory_device {
      * begin copies *remap and returns a token, which is valid until end; BUSY or UNSUPPORTED: the device cannot do it,
      * or not now. done returns how many chunks have been mapped or unmapped; *over says that there will be no more. end
      * ends the job: with `all` the calling thread does the rest of it; otherwise chunks whose turn has not come are
-     * left as they are. It sets *done to what the function done returns, and its own result says why not all chunks are
-     * done. If begin is NULL, the device never does this. */
+     * left as they are. It sets *done to what remap_done would return; its own result says why not all chunks are done.
+     * If remap_begin is NULL, the device never does this. */
     mdnn_status_t (*remap_begin)(void *context, const mdnn_remap_t *remap, uint64_t *token);
     uint64_t (*remap_done)(void *context, uint64_t token, bool *over);
     mdnn_status_t (*remap_end)(void *context, uint64_t token, bool all, uint64_t *done);
     /* How many chunks the background has mapped or unmapped, and how long that took; what calling threads did in
      * remap_end does not count. NULL if remap_begin is. */
     mdnn_background_t (*background)(void *context);
-    /* For HOST and tails only. cover maps a slot, for reading and writing, at a step of a range where nothing is
-     * mapped; uncover unmaps it. */
+    /* Only for the safety level HOST and for tails (operands that stay on the host; see `safety` and `tail` below).
+     * cover maps a slot, for reading and writing, at a step of a range where nothing is mapped; uncover unmaps it. */
     mdnn_status_t (*cover)(void *context, uint64_t address, uint64_t slot);
     mdnn_status_t (*uncover)(void *context, uint64_t address, uint64_t slot);
 
@@ -109,8 +112,8 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*copy)(void *context, bool out, uint64_t chunk, uint64_t slot, uint64_t bytes,
                           mdnn_stream_point_t *end);
 
-    /* Measure the time of the work that is enqueued in `stream` between the two calls. `operation`: it is a single
-     * operation, of which the time does not count that a launch takes to reach an idle device. Token 0: not timed. */
+    /* Measure the time of the work that is enqueued in `stream` between the two calls. `operation`: this is a single
+     * operation; the time that a launch takes to reach an idle device is left out. Token 0: not timed. */
     uint64_t (*time_begin)(void *context, uint64_t stream, bool operation);
     void (*time_end)(void *context, uint64_t stream, uint64_t token);
     /* Called once per token. BUSY: not over yet. */
@@ -128,13 +131,13 @@ typedef struct mdnn_memory_config {
     /* The limit on all chunks, which are those of ranges and of slabs; checked at every create. */
     uint64_t budget_bytes;
     uint64_t min_bytes; /* smaller ranges never leave */
-    /* VERIFY: before each operation all ranges that it does not name are unmapped, and the host waits for its end, so
-     * an unnamed access faults immediately. Slabs stay mapped; with ranges.small_bytes 0 there are none. HOST: a range
-     * that is away is mapped to its host copy, and ranges move only while nothing runs
-     * (offload/memory/memory_quiet.c). */
+    /* FAST: a range that is away is not mapped. VERIFY: before each operation all ranges that it does not name are
+     * unmapped, and the host waits for the operation's end, so an unnamed access faults immediately. Slabs stay mapped;
+     * with ranges.small_bytes 0 there are none. HOST: a range that is away is mapped to its host copy, and ranges move
+     * only while nothing runs (offload/memory/memory_quiet.c). */
     mdnn_safety_t safety;
-    /* What an operation names beyond the budget is mapped to its host copies while it runs. The device's `cover` must
-     * work. Not with VERIFY. */
+    /* If an operation names more than the budget holds, the rest (its tail) is mapped to its host copies while the
+     * operation runs. The device's `cover` must work. Not with VERIFY. */
     bool tail;
     /* A wait for the program's work fails after the device has completed nothing for this time; 0:
      * never. */
@@ -146,7 +149,7 @@ typedef struct mdnn_memory_config {
 
 typedef enum mdnn_memory_event_kind {
     MDNN_MEMORY_OPERATION, /* enqueued: key, stream */
-    MDNN_MEMORY_LEAVE,     /* copy out begins, in host order */
+    MDNN_MEMORY_LEAVE,     /* a copy out begins; reported in the order of the host's calls */
     MDNN_MEMORY_LEFT,
     MDNN_MEMORY_RETURN,
     MDNN_MEMORY_RETURNED,
@@ -159,15 +162,17 @@ typedef enum mdnn_memory_event_kind {
 struct mdnn_memory_event {
     mdnn_memory_event_kind_t kind;
     uint64_t address, bytes; /* of the range */
-    uint64_t key, stream;    /* of the operation, */
-    const char *name;        /* and what people call it; STALL: what was waited for; may be NULL */
-    const char *why;         /* LEAVE, RETURN: what decided it; may be NULL */
-    const char *whose; /* LEAVE, RETURN, STALL: the name of what needed it; NULL: nothing did */
+    uint64_t key, stream;    /* of the operation */
+    const char *name; /* the operation's, for people; STALL: what was waited for; may be NULL */
+    const char *why;  /* LEAVE, RETURN: the reason of the move; may be NULL */
+    const char
+        *whose; /* LEAVE, RETURN, STALL: the name of the request that needed it; NULL: none did */
     uint64_t resident_bytes; /* chunks of live ranges and slabs, after the event */
-    uint64_t planned_bytes;  /* OPERATION: what they would be by the plan; 0: none is followed */
-    double time_us;          /* STALL: how long; RAN: on the device; ITERATION: one, 0: unknown */
-    double planned_us;       /* ITERATION: by the plan; 0: unknown */
-    double enqueued_us;      /* RAN: on the clock of the events */
+    uint64_t planned_bytes;  /* OPERATION: resident_bytes by the plan; 0: no plan is followed */
+    double
+        time_us; /* STALL: of the wait; RAN: on the device; ITERATION: mean of an iteration, 0: unknown */
+    double planned_us;  /* ITERATION: of one iteration by the plan; 0: unknown */
+    double enqueued_us; /* RAN: when it was enqueued, by now_us */
 };
 
 typedef struct mdnn_memory mdnn_memory_t;
@@ -188,27 +193,28 @@ void mdnn_memory_close(mdnn_memory_t *memory);
  * operation is between begin and end. mdnn_memory_begin and mdnn_memory_pin return the same four statuses. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
-/* The same for a workspace: if all of it can never be device memory at once, it is refused, since a smaller one is
- * enough. */
+/* The same for a workspace. One that can never be in device memory as a whole is refused, since the caller can do with
+ * a smaller one. */
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address);
-/* The same for a workspace that the next operation names and that a plan knows only as the workspace of that operation:
- * it gets its memory immediately, if possible that of an earlier workspace of the same size. */
+/* The same for a workspace that the next operation names, and that plans know only as that operation's workspace. It
+ * gets memory immediately: that of an earlier workspace of the same size, if possible. */
 mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                uint64_t *address);
-/* Called after an allocation of that size, or a pin of it, was refused. `optional` says whether the program can do
- * without it because it is a workspace; the refusal then says nothing about the smallest budget. */
+/* Called after an allocation of `bytes`, or a pin of such an allocation, was refused. `optional`: it is a workspace
+ * that the program can do without; the refusal then says nothing about the smallest budget. */
 void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optional);
 /* Whether one operation can ever name the live allocations at these addresses together, beside what never leaves.
  * Unknown addresses are ignored. */
 bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count);
 /* Whether an operation that names more than fits, and is not captured, runs with a part of its operands on the host. */
 bool mdnn_memory_has_tails(const mdnn_memory_t *memory);
-/* The most bytes that an allocation may have if an operation that names it beside operands of these sizes is ever to
- * run. The function guesses which allocations are the operands, in such a way that the result is never too small. */
+/* The largest size of an allocation with which an operation can still run that also names operands of these sizes. The
+ * function guesses which allocations are the operands, in such a way that the result is never too small. */
 uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count);
-/* Whether a workspace of `bytes` can ever be used beside operands of these sizes. If it cannot, and no live allocation
- * has the same size, the workspace counts as refused, and mdnn_memory_judge_refusal must follow. */
+/* Whether a workspace of `bytes` can ever be used beside operands of these sizes. Also true if a live allocation has
+ * the size `bytes`: the caller then seems to ask for another such tensor, not for a workspace. On false the workspace
+ * counts as refused, and mdnn_memory_judge_refusal must follow. */
 bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *sizes,
                                 size_t count);
 /* Gives back the allocation that starts at `address`, in the order of `stream`: work that was enqueued before in any
@@ -225,9 +231,9 @@ void mdnn_memory_give_addresses(mdnn_memory_t *memory, uint64_t address);
 /* Waits on the host until the allocation that was freed at such addresses has ended, so that nothing is mapped there.
  * BUSY: the allocation has not been freed, or is pinned, or does not end. */
 mdnn_status_t mdnn_memory_await_addresses(mdnn_memory_t *memory, uint64_t address);
-/* Promises the program memory that it will place at such addresses later. A promise counts as an allocation of that
- * size does. OUT_OF_DEVICE_MEMORY: it could never be kept; NOT_FOUND: an allocation would need memory from the
- * beginning. */
+/* Promises memory to the program, which will place it at such addresses later. A promise counts as an allocation of
+ * that size does. OUT_OF_DEVICE_MEMORY: it could never be kept; NOT_FOUND: allocations of this size cannot exist
+ * without memory, so nothing can be promised. */
 mdnn_status_t mdnn_memory_promise(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_end_promise(mdnn_memory_t *memory, uint64_t bytes);
 /* Keeps a promise of that size: makes an allocation that occupies all of the addresses. The allocation takes memory
@@ -236,7 +242,7 @@ void mdnn_memory_end_promise(mdnn_memory_t *memory, uint64_t bytes);
  * the allocation. */
 mdnn_status_t mdnn_memory_allocate_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
 
-/* The live allocation around `address`. O(1). */
+/* The live allocation around `address`. false: there is none. O(1). */
 bool mdnn_memory_find(const mdnn_memory_t *memory, uint64_t address, uint64_t *start,
                       uint64_t *bytes);
 /* A number that is different for each allocation of the process; 0: none lives there. */
@@ -250,28 +256,29 @@ typedef struct mdnn_memory_operand {
 } mdnn_memory_operand_t;
 
 typedef struct mdnn_memory_operation {
-    uint64_t key;     /* what it is, without addresses */
-    const char *name; /* for people: of a kernel; may be NULL; valid until the process ends */
+    uint64_t key;     /* identity, independent of addresses */
+    const char *name; /* a kernel's name, for people; may be NULL; valid until the process ends */
     uint64_t stream;
     mdnn_operation_kind_t kind;
-    uint64_t workspace_bytes; /* begin sets it to 0 if the workspace is named */
-    uint64_t workspace;       /* an address in it; 0: none; it is named if it is ours */
+    uint64_t workspace_bytes; /* begin sets it to 0 if it counts `workspace` as named */
+    uint64_t workspace; /* an address in the workspace; 0: none; it counts as named if it is ours */
     const mdnn_memory_operand_t
         *operands; /* borrowed until end; an allocation may be named several times */
     size_t operand_count;
     /* The operation does not run now: each allocation that it names is made resident and pinned once, until
      * mdnn_memory_unpin. The operation gets no stream point and is not recorded. */
     bool capturing;
-    struct mdnn_memory_call *call; /* of which it is a part; NULL: of none */
+    struct mdnn_memory_call *call; /* that it is a part of; NULL: of none */
     uint64_t time_token, began;    /* the mechanism's */
     bool time_wanted;              /* by the plan follower */
 } mdnn_memory_operation_t;
 
-/* Several operations that count as one: those of a convolution, which differ from variant to variant. The operands of
- * the parts are made resident, held and marked as for other operations, but only the call is recorded. Its workspace is
- * memory that was lent for it, and is not one of its uses. */
+/* Several operations that count as one: those of a convolution, which differ from variant to variant (a variant is a
+ * way to run it, offload/plan/period.h). The operands of the parts are made resident, held and marked as for other
+ * operations, but only the call is recorded. Its workspace is memory that mdnn_memory_lend gave, and is not one of its
+ * operands. */
 typedef struct mdnn_memory_call {
-    uint64_t key; /* what it is, whatever runs */
+    uint64_t key; /* identity, the same for all variants */
     const char *name;
     uint64_t stream;
     mdnn_operation_kind_t kind;
@@ -281,9 +288,9 @@ typedef struct mdnn_memory_call {
      * they take. */
     mdnn_variant_t *variants;
     uint32_t variant_count;
-    uint64_t workspace_bytes;   /* that was lent; set between begin and end */
+    uint64_t workspace_bytes;   /* that were lent; the caller sets it between begin and end */
     uint64_t time_token, began; /* the mechanism's */
-    bool enqueued;              /* a part of it was */
+    bool enqueued;              /* whether a part of it was enqueued */
 } mdnn_memory_call_t;
 
 /* Makes all allocations that the operation names resident, or splits them. The copies that it needs have ended on
@@ -302,13 +309,13 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
 uint64_t mdnn_memory_call_begin(mdnn_memory_t *memory, mdnn_memory_call_t *call);
 void mdnn_memory_call_end(mdnn_memory_t *memory, mdnn_memory_call_t *call);
 
-/* The start of the allocation in which the address of operand `i` lay when the operation began, or, for a
- * captured operation, of the one that was pinned for it. false: there was none. */
+/* The start of the allocation in which the address of operand `i` lay when the operation began; for a captured
+ * operation, the start of the allocation that was pinned for this operand. false: there was none. */
 bool mdnn_memory_operand_start(const mdnn_memory_t *memory,
                                const mdnn_memory_operation_t *operation, size_t i, uint64_t *start);
 
-/* HOST: from now on nothing waits for operations between begin and end, so their unnamed accesses may fault. This holds
- * until a call with `hurried` false takes it back. */
+/* HOST only: while `hurried` is set, moves do not wait for operations that are between begin and end, so the unnamed
+ * accesses of these may fault. */
 void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 
 /* Changes the safety level to HOST for good: host memory is mapped (`cover`) where something is away, so unnamed
@@ -383,8 +390,9 @@ typedef struct mdnn_memory_report {
     /* copied out and in; not copied out, because the host still had the content */
     uint64_t out_bytes, in_bytes, saved_bytes;
     uint64_t host_bytes; /* slots in use */
-    uint64_t host_short; /* times that a range could not leave for lack of a slot */
-    bool is_host_short;  /* one of them was in the last call that moved something */
+    uint64_t
+        host_short; /* times that something could not leave, or be promised, for lack of host memory */
+    bool is_host_short; /* one of them was since the last call began that needed memory */
     /* Host memory that would have been needed, at least, for the last refused request and all that was
      * allocated then. */
     uint64_t host_needed_bytes;
@@ -399,10 +407,10 @@ typedef struct mdnn_memory_report {
      * tails: memory that never leaves, and the largest operation without its workspace, since a smaller workspace may
      * be enough (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
-    uint64_t whole_budget_bytes;   /* the same, as if there were no tails */
-    uint64_t refused_budget_bytes; /* most that a refused request would have needed; 0: none was */
-    /* As refused_budget_bytes, but only for refused requests that are not optional, and until the program goes on
-     * without them. */
+    uint64_t whole_budget_bytes; /* the same, as if there were no tails */
+    uint64_t
+        refused_budget_bytes; /* the largest budget that a refused request needed; 0: none was refused */
+    /* The same, only for refused requests that are not optional; back to 0 once the program goes on without them. */
     uint64_t wanting_bytes;
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */
     /* The part of `mapped` and `unmapped` that threads of the library did. */
@@ -416,19 +424,21 @@ typedef struct mdnn_memory_report {
     const char *unnamed_name; /* or NULL */
 } mdnn_memory_report_t;
 
-/* The tails of operations: the host memory that they used because not everything that they named had room on the
- * device. */
+/* The tails of operations: the operands, or parts of them, that they used in host memory, because not everything that
+ * they named had room on the device. */
 enum { MDNN_MEMORY_TAILS = 8 };
 typedef struct mdnn_memory_tail {
-    uint64_t key, count, bytes; /* of the operation; bytes: most at once; count 0: none */
-    const char *name;           /* may be NULL */
+    uint64_t key;     /* of the operation */
+    uint64_t count;   /* how often it ran with a tail; 0: the entry is empty */
+    uint64_t bytes;   /* its largest tail */
+    const char *name; /* may be NULL */
 } mdnn_memory_tail_t;
 typedef struct mdnn_memory_tails {
     uint64_t operations, bytes; /* all of them */
     mdnn_memory_tail_t largest[MDNN_MEMORY_TAILS];
 } mdnn_memory_tails_t;
 
-/* The result changes as calls for `memory` go on. */
+/* The result belongs to `memory`, and changes with later calls. */
 const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory);
 /* Adds the time that a thread spent in the library holding the caller's lock, and the time that it had waited for
  * that lock. */

@@ -1,7 +1,9 @@
-/* The plan follower watches what the program does and advises what should move. It feeds the history, has a plan made
- * for each period that the history finds (on a thread of its own, if it may use one), and says after each operation
- * which ranges should begin to leave and which should begin to return. All of this is advice: the mechanism
- * (offload/memory/memory.h) is correct without it, and may ignore it.
+/* The plan follower watches what the program does and advises what should move. It feeds the history, the list of the
+ * operations of the recent past (offload/plan/history.h), which finds periods: sequences of operations that repeat,
+ * such as a training iteration (offload/plan/period.h). It has a plan made for each period (offload/plan/planner.h; on
+ * a thread of its own, if it may use one), and says after each operation which ranges (allocations) should begin to
+ * leave the device and which should begin to return. All of this is advice: the mechanism (offload/memory/memory.h) is
+ * correct without it, and may ignore it.
  *
  * Not thread-safe: the caller holds its lock around every call. */
 #ifndef MDNN_FOLLOWER_H
@@ -15,12 +17,13 @@ typedef struct mdnn_follower mdnn_follower_t;
 typedef struct mdnn_follower_config {
     mdnn_policy_t policy;
     mdnn_variants_t variants;
-    uint64_t budget_bytes; /* for ranges; mdnn_follower_short reports if the mechanism keeps some of
-                            * it */
-    uint64_t chunk_bytes;  /* ranges may leave and return in parts of this size; 0: whole only */
+    uint64_t
+        budget_bytes;     /* for ranges; see also mdnn_follower_set_aside and mdnn_follower_short */
+    uint64_t chunk_bytes; /* ranges may leave and return in parts of this size; 0: whole only */
     uint64_t host_limit_bytes; /* UINT64_MAX: none */
     mdnn_link_t link;
-    uint32_t effort; /* see mdnn_move_plan_request_t; 0 in the background: what a second allows */
+    uint32_t
+        effort; /* see mdnn_move_plan_request_t; 0 with `background`: as much as about one second allows */
     bool background; /* plan on a thread; false: within record (simulated GPU, tests) */
     bool
         forecast; /* plan for other budgets as well, so that the report says what they would cost */
@@ -28,8 +31,8 @@ typedef struct mdnn_follower_config {
      * plans. May be NULL. */
     void (*planned)(void *context, const mdnn_period_t *period, uint64_t budget_bytes);
     void *planned_context;
-    /* The ranks that a plan for the period takes account of; called before each plan is made, on the same thread as
-     * `planned`. May be NULL. */
+    /* Returns the processes (ranks) whose GPUs share a link with this one, so that the plan for the period takes
+     * account of them. Called before each plan is made, on the same thread as `planned`. May be NULL. */
     mdnn_plan_ranks_t (*ranks)(void *context, const mdnn_period_t *period);
     void *ranks_context;
 } mdnn_follower_config_t;
@@ -45,14 +48,14 @@ uint32_t mdnn_follower_begin_range(mdnn_follower_t *follower, uint64_t bytes, bo
                                    void *owner);
 void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range);
 
-/* What to do after the operation that was just recorded. The plan follower owns the arrays, which are valid until the
- * next call. The ranges in them are alive, but may already be where they should be: a range that is to leave may be
- * away, and one that is to return may be resident. */
 typedef struct mdnn_advised {
-    void *owner;
+    void *owner;    /* the range, as mdnn_follower_begin_range was given it */
     uint64_t bytes; /* counted from the range's beginning */
 } mdnn_advised_t;
 
+/* What to do after the operation that was just recorded. The plan follower owns the arrays, which are valid until the
+ * next call. The ranges in them are alive, but may already be where they should be: a range that is to leave may be
+ * away, and one that is to return may be resident. */
 typedef struct mdnn_advice {
     /* These ranges begin to leave, in this order; this many bytes of each stay. */
     const mdnn_advised_t *leave;
@@ -60,7 +63,7 @@ typedef struct mdnn_advice {
     /* At least this many bytes of each of these begin to return, in this order, as soon as memory is free. */
     const mdnn_advised_t *back;
     size_t back_count;
-    bool join; /* vDNN: wait for all copies under way before the next operation */
+    bool join; /* in plans of vDNN: wait for all copies under way before the next operation */
     bool time; /* the next operation should be timed (mdnn_follower_timed) */
 } mdnn_advice_t;
 
@@ -68,19 +71,19 @@ typedef struct mdnn_advice {
  * `sequence` numbers them from 0 on. */
 void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operation_t *operation,
                           mdnn_advice_t *advice);
-/* Reports the device time of the operation with the number `sequence`, which becomes known after the operation was
- * recorded. Called only for operations for which `time` was advised. Calls may come in any order. */
+/* Reports the device time of operation number `sequence`. That time becomes known only after the operation was
+ * recorded, so these calls may come later and in any order. Called only for operations for which `time` was advised. */
 void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double time_us);
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower); /* of the next record */
 
-/* The most bytes of workspace that the operation with this key may use if it comes next, by the choices that are in
- * effect; UINT64_MAX: as much as the program asks for, or nothing is known. Choices change between iterations only,
- * when the period begins anew under its plan. O(1). */
+/* The most bytes of workspace that the operation with this key may use if it comes next, by the plan's choice of
+ * workspaces that is in effect; UINT64_MAX: as much as the program asks for, or nothing is known. The choice changes
+ * only between iterations, when the period begins anew under its plan. O(1). */
 uint64_t mdnn_follower_workspace(const mdnn_follower_t *follower, uint64_t key);
 
 /* How many operations there are until the next use of the range, for choosing what leaves on demand: the range with the
  * largest number leaves first. UINT32_MAX: the range is not used again before it dies, or not used at all in the
- * current iteration. 0: unknown (among those the caller takes the least recently used). O(1). */
+ * current iteration. 0: unknown; of such ranges, the caller takes the least recently used one. O(1). */
 uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range);
 
 /* Reports that `bytes` were missing and had to be found on demand. If that happens although the plan has been followed
@@ -100,7 +103,7 @@ void mdnn_follower_iteration_took(mdnn_follower_t *follower, uint64_t plan, doub
 /* The plan that the program has followed for at least the last whole iteration; 0: none. */
 uint64_t mdnn_follower_followed_plan(const mdnn_follower_t *follower);
 
-/* Memory of the ranges that the plan has resident after the last recorded operation; 0: no plan is followed there. */
+/* The bytes that the plan has resident after the last recorded operation; 0: no plan is followed there. */
 uint64_t mdnn_follower_planned_bytes(const mdnn_follower_t *follower);
 /* Whether the last record was the first of the period that the report is about. */
 bool mdnn_follower_begins_period(const mdnn_follower_t *follower);
@@ -117,7 +120,8 @@ typedef enum mdnn_first_use {
 } mdnn_first_use_t;
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes);
 
-/* One iteration with another budget, by the replay. */
+/* What one iteration would be with another budget, by the replay: a simulation of the period on the host
+ * (offload/plan/replay.h). */
 enum { MDNN_FORECASTS = 6 };
 typedef struct mdnn_forecast {
     uint64_t budget_bytes; /* as config.budget_bytes */
@@ -128,17 +132,18 @@ typedef struct mdnn_forecast {
 /* Where the program is, and whether its plan is followed there. */
 typedef enum mdnn_plan_state {
     MDNN_PLAN_SEARCHING, /* no period was found yet */
-    MDNN_PLAN_LOST,      /* the program does something else than its periods */
-    MDNN_PLAN_TIMING,    /* the period's operations are being timed, */
-    MDNN_PLAN_PLANNING,  /* or it is being planned */
+    MDNN_PLAN_LOST,      /* the program does something other than a known period */
+    MDNN_PLAN_TIMING,    /* the period's operations are being timed */
+    MDNN_PLAN_PLANNING,  /* the period's plan is being made */
     MDNN_PLAN_FOLLOWED,
     MDNN_PLAN_IMPOSSIBLE, /* no plan fits the budget */
 } mdnn_plan_state_t;
 
 typedef struct mdnn_follower_report {
     mdnn_plan_state_t state;
-    uint64_t operations;        /* recorded */
-    uint32_t periods, followed; /* periods found; 1 if the program is being followed now */
+    uint64_t operations; /* recorded */
+    uint32_t periods;    /* periods found */
+    uint32_t followed;   /* 1 if the program is in a known period now */
     /* The fields below are about the period that has a plan and was followed for the most operations, since a short
      * loop may have a plan, too. */
     uint32_t period_operations; /* 0: no plan yet */

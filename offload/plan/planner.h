@@ -1,13 +1,14 @@
-/* Planners make a schedule from one recorded period, a budget and the rates of the link. This is
- * plain computation in which nothing runs; every schedule is checked against the budget and timed
- * by the replay.
+/* Planners make a schedule (what leaves and returns when, offload/plan/schedule.h) from one recorded period
+ * (offload/plan/period.h), a budget and the rates of the link. This is plain computation on the host: nothing runs on
+ * the GPU. Every schedule is checked against the budget and timed by the replay, a simulation of the period
+ * (offload/plan/replay.h). The policies that a request may name:
  *
  *   none      nothing leaves
- *   conv      vDNN conv (Rhu 2016, 3.3): the input X of every convolution leaves in forward
- *   all       vDNN all: the inputs of all operations of forward leave
+ *   conv      vDNN conv (Rhu 2016, 3.3): the input X of every convolution leaves in the forward pass
+ *   all       vDNN all: the inputs of all operations of the forward pass leave
  *   dynamic   vDNN's profiling passes, replayed; the first configuration that fits
  *   modnn     Chen 2019, Algorithm 1: leave when memory is short, return when it is time
- *   auto      ours: tries several rules for what leaves (such as: what moves the fewest bytes, or is not used for
+ *   auto      ours: tries several rules for what leaves (such as: whatever moves the fewest bytes, or goes unused the
  *             longest), has ranges leave early and return late, and improves the best schedule step by step */
 #ifndef MDNN_PLANNER_H
 #define MDNN_PLANNER_H

@@ -1,25 +1,26 @@
-/* The address space of virtual GPU memory: which addresses an allocation gets, and which chunks lie
- * behind them. This is bookkeeping only: it calls CUDA functions only through mdnn_ranges_device_t,
- * waits for nothing and takes no lock; the caller lets one thread in at a time.
+/* The address space of virtual GPU memory: which addresses an allocation gets, and which chunks lie behind them. A
+ * chunk is a piece of device memory (one handle of the driver's virtual memory API); all chunks have the same size.
+ * This is bookkeeping only: it calls CUDA functions only through mdnn_ranges_device_t, waits for nothing and takes no
+ * lock; the caller lets one thread in at a time.
  *
- * There is one reservation of addresses, cut into equal steps of the size of a chunk. A range is a
- * sequence of neighbouring steps, each with a mapped chunk (one handle of the virtual memory API).
- * A released range keeps its chunks and its mapping until a request needs them. Released neighbours
- * serve a request together, and a smaller request gets a part of them:
+ * There is one reservation of addresses, cut into equal steps of the size of a chunk. A range is a sequence of
+ * neighbouring steps, each with a mapped chunk. A released range keeps its chunks and its mapping until a request needs
+ * them. Released neighbours serve a request together, and a smaller request gets a part of them:
  *   - if a request finds enough neighbouring mapped steps, nothing is mapped;
- *   - otherwise it gets the steps that lack the fewest chunks, and these are mapped. They are spare
- *     chunks, new ones, or chunks of other released ranges. Taking a chunk changes mappings at
- *     once, so it happens only when all work that was enqueued there has ended.
- * As long as there is other memory, memory on which a stream still works serves only that stream:
- * its work may wait for what the program does next, and a stream that is put behind it would wait
- * as well. Small requests become blocks of slabs. Slabs are steps at the end of the reservation,
- * where they do not separate other ranges, and are cut as requests come. Slabs cannot leave. A slab
- * without a block in use is kept like a released range: its chunk serves blocks again, or any other
- * request. If there must not be one more slab, a small request gets a range of its own.
+ *   - otherwise it gets the neighbouring steps that lack the fewest chunks, and the missing chunks are mapped there:
+ *     spare ones, new ones, or those of other released ranges. Taking a chunk changes mappings immediately, so it
+ *     happens only when all work that was enqueued there has ended.
+ * Memory on which a stream still works serves only that stream, as long as there is other memory: the stream's work may
+ * wait for what the program does next, and another stream that is put behind it would wait as well.
  *
- * A live range may be hidden (its chunks are unmapped), give chunks to others and take chunks back,
- * while it keeps its addresses. Its chunks belong to its first steps, and the mapped ones are the
- * first of them. The caller knows their content.
+ * Small requests become blocks of slabs. A slab is one chunk at the end of the reservation, where slabs do not separate
+ * other ranges; each is cut into blocks as requests come. Slabs cannot leave. A slab without a block in use is kept
+ * like a released range: its chunk serves blocks again, or any other request. If no further slab is allowed
+ * (may_be_slabs), a small request gets a range of its own.
+ *
+ * A live range keeps its addresses, but may be hidden (its chunks are unmapped), give chunks to other ranges and take
+ * chunks back. Its chunks belong to its first steps, and of these again the first are mapped. What the chunks contain
+ * is the caller's business.
  *
  * Once the program repeats itself, no chunk is created, mapped or unmapped. */
 #ifndef MDNN_RANGES_H
@@ -38,8 +39,8 @@ typedef struct mdnn_stream_point {
 } mdnn_stream_point_t;
 
 /* The functions of the device that the address space needs. `context` is passed on to them. A
- * function that fails has changed nothing. map also gives access. is_done must be cheap and may
- * return false too often. */
+ * function that fails has changed nothing. map also gives access. is_done must be cheap, and may return false for a
+ * while although the point has passed. */
 typedef struct mdnn_ranges_device {
     mdnn_status_t (*create_chunk)(void *context,
                                   uint64_t *chunk); /* OUT_OF_DEVICE_MEMORY: budget */
@@ -48,7 +49,7 @@ typedef struct mdnn_ranges_device {
     bool (*is_done)(void *context, mdnn_stream_point_t point);
     /* Gives back a chunk that is mapped nowhere. NULL if mdnn_ranges_shrink is never called. */
     mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk);
-    /* Whether this many more chunks may have blocks in use; NULL: always. Only acquire calls it. */
+    /* Whether this many more slabs may have blocks in use; NULL: always. Only acquire calls it. */
     bool (*may_be_slabs)(void *context, uint64_t chunks);
 } mdnn_ranges_device_t;
 
@@ -56,8 +57,8 @@ typedef struct mdnn_ranges_config {
     uint64_t start, bytes; /* the reservation; both multiples of chunk_bytes */
     uint64_t chunk_bytes;  /* a power of two */
     uint64_t small_bytes;  /* requests up to this are blocks of slabs; at most chunk_bytes / 2 */
-    /* An allocation that has at least this many chunks and fills them to the last byte gets one
-     * more, so that its end is not the beginning of another; 0: no allocation does. */
+    /* An allocation that has at least this many chunks and fills them to the last byte gets one more chunk, so that its
+     * end is not the beginning of another allocation; 0: no allocation does. */
     uint64_t ended_chunks;
 } mdnn_ranges_config_t;
 
@@ -67,7 +68,7 @@ typedef struct mdnn_ranges_counts {
     uint64_t live_bytes;                           /* as asked for */
     uint64_t chunks_live;                          /* of ranges (slabs included) that are in use */
     uint64_t chunks_free;                /* of ranges (slabs included) that were released */
-    uint64_t chunks_spare;               /* that belong to no range and are not mapped */
+    uint64_t chunks_spare;               /* in no range, and not mapped */
     uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
     uint64_t steps_slab;                 /* at the end of the reservation, where only slabs lie */
 } mdnn_ranges_counts_t;
@@ -96,7 +97,7 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
 /* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small.
  * A block takes less than 512 bytes more than requested. No other stream works on this memory, unless the program
- * released it in the order of `stream`, and so had put `stream` behind that work.
+ * released it in the order of `stream`, and thereby put `stream` behind that work.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.
@@ -104,16 +105,16 @@ uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 mdnn_status_t mdnn_ranges_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                   mdnn_acquired_t *allocation);
 
-/* The same, but if there is nothing else it also returns memory on which other streams work. That
- * puts `stream` behind them, although the program has not done so. */
+/* The same, but if there is no other memory, it also returns memory on which other streams work. That puts `stream`
+ * behind them, although the program has not done so. */
 mdnn_status_t mdnn_ranges_acquire_behind(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream,
                                          mdnn_acquired_t *allocation);
 
 /* The number of chunks that are spare or belong to released ranges, and on which no work runs. */
 uint64_t mdnn_ranges_idle_chunks(mdnn_ranges_t *ranges);
 
-/* Reserves addresses alone for `bytes`, which are not small: a live range that owns no chunk until
- * mdnn_range_take. OVERFLOW: no addresses left. OUT_OF_MEMORY. */
+/* Reserves only addresses, for `bytes` > small_bytes: makes a live range that owns no chunk until mdnn_range_take.
+ * OVERFLOW: no addresses left. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t *address);
 
 /* Passed to mdnn_ranges_release instead of a stream if the program releases memory in the order of no stream. */
@@ -127,9 +128,8 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_stream_point_t *points, size_t point_count);
 
-/* The caller's mark on a live allocation, which starts as NULL. For set, `address` is where the
- * allocation starts. owner returns the mark of the allocation around `address`, or NULL if there is
- * none. O(1). */
+/* The caller's mark on a live allocation, which is NULL at first. For set_owner, `address` is where the allocation
+ * starts; owner returns the mark of the allocation around `address`, or NULL if there is none. O(1). */
 void mdnn_ranges_set_owner(mdnn_ranges_t *ranges, uint64_t address, void *owner);
 void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address);
 
@@ -137,23 +137,23 @@ void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address);
 mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address);
 
 typedef struct mdnn_range_chunks {
-    const uint64_t *chunks;        /* the first `owned` are there */
-    uint64_t count, owned, mapped; /* chunks that it can have, has, and has mapped: count >= owned
-                                    * >= mapped */
+    const uint64_t *chunks; /* `owned` of them */
+    uint64_t count, owned,
+        mapped; /* chunks that the range can have, has, and has mapped: count >= owned >= mapped */
 } mdnn_range_chunks_t;
 
 mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
 
-/* Unmaps its chunks from `keep` on, beginning with the last, or maps those below `upto` (<= owned),
- * beginning with the first. The caller ensures that nothing runs there. A failure keeps what was
- * done before it. */
+/* hide unmaps the range's chunks with indices >= `keep`, beginning with the last; show maps those below `upto` (<=
+ * owned), beginning with the first. The caller ensures that no work runs there. On failure, chunks that were already
+ * mapped or unmapped stay so. */
 mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
 
-/* The same, for a caller that has the mappings changed elsewhere (mdnn_memory_device_t). mdnn_range_remap says which
- * mappings must change, for at most `most` chunks; mdnn_range_remapped reports that `count` more of them have changed,
- * in their order. Until all of them have changed, or it is certain that no more will, the range's mappings may not
- * change in any other way. */
+/* The same, for a caller that has the mappings changed elsewhere (remap_begin in offload/memory/memory.h).
+ * mdnn_range_remap says which mappings must change so that `upto` chunks are mapped, for at most `most` chunks;
+ * mdnn_range_remapped reports that `count` more of these have changed, in their order. Until all of them have changed,
+ * or it is certain that no more will, the range's mappings may not change in any other way. */
 typedef struct mdnn_remap {
     bool map;
     uint64_t address; /* of the first of the chunks */
@@ -164,16 +164,16 @@ mdnn_remap_t mdnn_range_remap(const mdnn_ranges_t *ranges, const mdnn_range_t *r
                               uint64_t most);
 void mdnn_range_remapped(mdnn_ranges_t *ranges, mdnn_range_t *range, bool map, uint64_t count);
 
-/* Gives its chunks with indices >= `keep` (>= mapped) to other ranges. */
+/* Gives the range's chunks with indices >= `keep` (>= mapped) to other ranges. */
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 
-/* Makes it own its first `upto` chunks; the new ones are not mapped, and nothing runs in them. It
- * gets all or none. Returns BUSY (with *waits, which are valid until the next call) and failures
- * like mdnn_ranges_acquire. */
+/* Makes the range own its first `upto` chunks; the new ones are not mapped, and no work runs in them. It gets all of
+ * them or none. Returns BUSY (with *waits, which are valid until the next call) and failures like mdnn_ranges_acquire.
+ */
 mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto,
                               const mdnn_stream_point_t **waits, size_t *wait_count);
 
-/* Ends a range that has nothing mapped; its chunks can serve others at once. Never fails. */
+/* Ends a range that has no chunk mapped; its chunks can serve others immediately. Never fails. */
 void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* The live allocation around `address`: its start and size. false: none is there. O(1). */
@@ -188,8 +188,8 @@ static inline uint64_t mdnn_ranges_chunks_there(const mdnn_ranges_counts_t *coun
 
 /* Destroys `count` chunks that are spare or belong to released ranges. Chunks that were destroyed
  * before a failure stay destroyed. BUSY (with *waits, which are valid until the next call): the
- * rest becomes available when the host has waited for these; OUT_OF_DEVICE_MEMORY: there are not so
- * many chunks. */
+ * rest becomes available when the host has waited for these; OUT_OF_DEVICE_MEMORY: there are not
+ * that many chunks. */
 mdnn_status_t mdnn_ranges_shrink(mdnn_ranges_t *ranges, uint64_t count,
                                  const mdnn_stream_point_t **waits, size_t *wait_count);
 

@@ -1,9 +1,12 @@
-/* Virtual GPU memory in the process: one mdnn_memory_t per device under a budget, the lock around it, and the functions
- * that the driver hooks call. It is off (mdnn_virtual_on() is false) unless `memory.budget` is set; while it is off, a
- * hook costs only that test.
+/* Virtual GPU memory in the process: one mdnn_memory_t (offload/memory/memory.h) per device under a budget, the lock
+ * around it, and the functions that the driver hooks call. It is off (mdnn_virtual_on() is false) unless
+ * `memory.budget` is set; while it is off, a hook costs only that test.
  *
- * There is one lock per device, which these functions take and never hold while the program's own
- * call runs. */
+ * An operation is what the program enqueues: a kernel, a copy, a graph. It names an allocation if the library knows
+ * that it uses it. "Ours" is memory that the library manages.
+ *
+ * There is one lock per device, which these functions take and never hold while the program's own call runs. Any thread
+ * may call them. */
 #ifndef MDNN_VIRTUAL_MEMORY_H
 #define MDNN_VIRTUAL_MEMORY_H
 
@@ -35,58 +38,61 @@ CUresult mdnn_virtual_free(CUdeviceptr address, CUstream stream, bool per_thread
 bool mdnn_virtual_owns(uint64_t address);
 bool mdnn_virtual_find(uint64_t address, uint64_t *start, uint64_t *bytes, int *device);
 
-/* Asks the driver about the allocation at `address`, wherever its content is. `ask` is called with that address, or
- * with the address of other memory of the same kind that is resident, so that nothing has to move. `ask` may call only
- * the driver; the device is locked. false: `ask` was not called, since no memory of that kind is resident. *number is
- * different for each allocation of the process; 0: nothing lives at `address`. */
+/* For questions to the driver about the allocation at `address`, wherever its content is. Calls `ask` with that
+ * address, or with the address of other resident memory of the same kind, so that nothing has to move. `ask` may call
+ * only the driver; the device is locked. false: `ask` was not called, since no memory of that kind is resident. *number
+ * is different for each allocation of the process; 0: nothing lives at `address`. */
 bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdeviceptr address),
                       void *context, uint64_t *number);
 
-/* Whether an operation that names the workspace and all operands can ever run in the budget on the workspace's device;
- * true for memory that is not ours. The convolution is about to run, so the sizes that it uses are remembered
- * (shim/vmem/workspace_sizes.h). The order of the operands is x, w, y, others. */
+/* Called just before a convolution runs. Returns whether an operation that names the workspace and all operands can
+ * ever run in the budget on the workspace's device; true if the workspace is not ours. Remembers the sizes of the
+ * workspace and the operands if so (shim/vmem/workspace_sizes.h). The order of the operands is x, w, y, others; at most
+ * MDNN_VIRTUAL_TOGETHER - 1 of them count. */
 enum { MDNN_VIRTUAL_TOGETHER = 8 };
 bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, size_t count);
 /* The most bytes of workspace that an operation may use beside operands of these sizes, on the current device;
  * UINT64_MAX without a budget. */
 uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
 
-/* Surrounds each operation. A hook calls mdnn_virtual_operation, fills in names with
- * mdnn_virtual_name, and then calls begin, the real function and end. The struct must not be
- * copied. */
+/* Which memory an operation may use. */
 typedef enum mdnn_virtual_reach {
     MDNN_REACH_NAMED, /* it uses what it names */
     /* It might use anything: everything is made resident, if all of it fits. */
     MDNN_REACH_WHAT_FITS,
-    /* The same; if not all fits, host memory is mapped where something is away, for good. */
+    /* The same; if not everything fits, host memory is permanently mapped where something is away. */
     MDNN_REACH_ALL
 } mdnn_virtual_reach_t;
 enum { MDNN_VIRTUAL_NAMES = 512, MDNN_VIRTUAL_TABLES = 32 };
+/* One operation. A hook calls mdnn_virtual_operation, adds names with mdnn_virtual_name, and then calls
+ * mdnn_virtual_begin, the real function and mdnn_virtual_end. The struct must not be copied. */
 typedef struct mdnn_virtual_operation {
     CUstream stream;
-    bool per_thread;            /* the _ptsz family: stream 0 is the thread's own */
-    unsigned long long capture; /* id of the capture into which it goes; 0: none */
+    bool per_thread;            /* the call is of the _ptsz family: stream 0 is the thread's own */
+    unsigned long long capture; /* id of the capture that records the operation; 0: none */
     bool begun;                 /* mdnn_virtual_end has something to do */
-    /* The operation may wait for the program, so an event is recorded after the work before it. */
+    /* The operation may wait for the program, so an event is recorded in front of it, which marks the end of the
+     * earlier work. */
     bool may_wait;
     /* What the operation reaches through pointers in memory is named, too (shim/vmem/virtual_pointers.h). */
     bool follows;
     bool overflowed; /* a name was lost for lack of memory: begin refuses the operation */
-    /* For people; valid until the process ends. NULL: the operation runs no kernel, so it touches only its names. */
+    /* For people; valid until the process ends. NULL: the operation runs no kernel, so it touches only the memory that
+     * it names. */
     const char *name;
     size_t name_count;
     mdnn_virtual_reach_t reach;
-    /* Of a kernel whose name shows that it takes tables; else NULL. */
+    /* For a kernel whose name shows that it takes tables of pointers (shim/vmem/virtual_pointers.h); else NULL. */
     const struct mdnn_kernel_layout *layout;
-    /* The number of its parameters that may be addresses in pinned host memory, where pointers may lie, and these
+    /* The parameters that may be addresses in pinned host memory, where such tables may lie: how many, and the
      * addresses. */
     size_t table_count;
     uint64_t tables[MDNN_VIRTUAL_TABLES];
     mdnn_memory_operand_t *more; /* all names, if `names` is too small; owned until end */
-    /* The device on which it may reach anything (NULL: none), and its stream there. */
+    /* The device on which the operation may use any memory (NULL: none), and the operation's stream there. */
     struct mdnn_virtual_device *untracked;
     uint64_t untracked_stream;
-    struct mdnn_virtual_part *parts;                 /* from begin to end, one per named device */
+    struct mdnn_virtual_part *parts; /* from begin to end, one per device with a name */
     mdnn_memory_operand_t names[MDNN_VIRTUAL_NAMES]; /* the names, unless `more` has them */
 } mdnn_virtual_operation_t;
 
@@ -105,20 +111,19 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
     operation->parts = NULL;
 }
 
-/* Ignores addresses that are not ours, and the one that was just named. Any number of names is
- * allowed. */
+/* Adds a name. Ignores an address that is not ours, and one that repeats one of the last few names. Any number of names
+ * is allowed. */
 void mdnn_virtual_name(mdnn_virtual_operation_t *operation, uint64_t address, mdnn_use_role_t role);
-/* Called for a parameter that may be an address in pinned host memory: what pointers there lead to is named when the
- * operation begins, if it follows pointers. */
+/* Called for a parameter that may be an address in pinned host memory. If the operation `follows`, mdnn_virtual_begin
+ * names the memory that pointers there lead to. */
 void mdnn_virtual_name_table(mdnn_virtual_operation_t *operation, uint64_t address);
 /* Records an event after all work that the operation's stream has so far, so that the end of this work can be seen
  * before later work has ended. */
 void mdnn_virtual_fix(const mdnn_virtual_operation_t *operation);
-/* Names everything that the executable graph uses; for cuGraphLaunch. CUDA_SUCCESS, or the result to return instead, if
- * memory that an earlier launch made was not freed yet. */
+/* For cuGraphLaunch: names everything that the executable graph uses. Returns CUDA_SUCCESS, or, if memory that an
+ * earlier launch allocated was not freed yet, the result that the hook returns instead of launching. */
 CUresult mdnn_virtual_name_graph(mdnn_virtual_operation_t *operation, CUgraphExec executable);
-/* Called after success: memory that each launch makes is now alive, and memory that each launch
- * frees is not. */
+/* Called after a successful launch: memory that the graph allocates is now alive, and memory that it frees is not. */
 void mdnn_virtual_graph_launched(CUgraphExec executable, CUstream stream, bool per_thread);
 /* Returns CUDA_SUCCESS, and end must follow; or the result to return instead of enqueuing, usually
  * CUDA_ERROR_OUT_OF_MEMORY, and then end must not be called. An operation without names costs one comparison, except
@@ -127,8 +132,9 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key);
 void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued);
 
 /* Announces the convolution that the calling thread is about to enqueue. The thread's next operations, until
- * mdnn_virtual_convolution_over is called, belong to it; the first is recorded as `kind` with `x` first (vDNN's
- * layers). `workspace`, which may be 0, is memory that a smaller workspace could replace. */
+ * mdnn_virtual_convolution_over is called, belong to it; the first of them is recorded with kind `kind` and `x` as its
+ * first operand, since the vDNN policies decide by layer inputs. `workspace`, which may be 0, is memory that a smaller
+ * workspace could replace. */
 void mdnn_virtual_convolution(mdnn_operation_kind_t kind, uint64_t x, uint64_t workspace,
                               uint64_t workspace_bytes);
 void mdnn_virtual_convolution_over(void);
@@ -173,10 +179,11 @@ typedef struct mdnn_node_owner {
 CUresult mdnn_virtual_node_operands(mdnn_node_owner_t owner, uint64_t address);
 /* The node will be a copy of the graph `child`. */
 void mdnn_virtual_node_child(mdnn_node_owner_t owner, CUgraph child);
-/* Called after the real call, or instead of it. If no node was made, what was held for it is
+/* Called after the real call that makes the node, or instead of it. If no node was `made`, what was held for it is
  * released. */
 void mdnn_virtual_node_made(mdnn_node_owner_t owner, bool made);
-/* `part` lives in `whole` and ends with it: the body of a conditional node, a child that moved. */
+/* `part` lives in `whole` and ends with it: the body of a conditional node, or a child graph whose ownership was moved
+ * into `whole`. */
 void mdnn_virtual_graph_joined(CUgraph whole, CUgraph part);
 /* Called after success of the real call; `flags` are those of cuGraphInstantiateWithFlags. */
 void mdnn_virtual_graph_instantiated(CUgraph graph, CUgraphExec executable,
@@ -197,21 +204,22 @@ void mdnn_virtual_executable_ended(CUgraphExec executable, uint64_t number, bool
 unsigned long long mdnn_virtual_stream_destroyed(CUstream stream);
 void mdnn_virtual_capture_lost(unsigned long long capture);
 
-/* Called before the device is reset: gives back everything that the library has of the device, and ends all allocations
- * there. The second function is called after the real call, which may have failed: the device gets a new budget with
- * its next allocation. */
+/* device_ends is called before the device is reset: it releases everything that the library holds on the device, and
+ * ends all allocations there. device_ended is called after the real call, which may have failed: the device gets a new
+ * budget with its next allocation. */
 void mdnn_virtual_device_ends(CUdevice device);
 void mdnn_virtual_device_ended(CUdevice device);
 /* Called before one of the program's own contexts is destroyed. */
 void mdnn_virtual_context_ends(CUcontext context);
-/* Called after success of the real call. Memory of cuMemAlloc ends with its context, but memory of pools does not. Each
- * call returns another allocation that must be freed; false: there are no more. */
+/* Called after the context was destroyed. Memory of cuMemAlloc ends with its context, but memory of pools does not.
+ * Each call returns another allocation that the caller must free; false: there are no more. */
 bool mdnn_virtual_take_bound(CUcontext context, CUdeviceptr *address);
 
-/* Free and total as the program should see them; false: not under a budget. */
+/* The current device's free and total bytes as the program should see them; false: the device has no budget. */
 bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes);
 
-/* Keeps memory of ours, or of a library, from leaving until mdnn_virtual_unpin. */
+/* Keeps the allocation around `address` from leaving until mdnn_virtual_unpin (shim/vmem/virtual_untracked.h).
+ * CUDA_ERROR_NOT_SUPPORTED: it is not ours. */
 CUresult mdnn_virtual_pin(CUdeviceptr address);
 /* For memory to which an object refers without keeping it alive (a texture, a registration, or a
  * device that knows its address): keeps the memory from leaving until it is freed or the object
@@ -219,7 +227,8 @@ CUresult mdnn_virtual_pin(CUdeviceptr address);
 CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin);
 void mdnn_virtual_unpin_live(mdnn_live_pin_t pin);
 
-/* Our own scratch and arenas, inside the budget when one is on, else cuMemAlloc and cuMemFree. */
+/* Allocate and free the library's own device memory, such as scratch: within the budget if there is one, otherwise by
+ * cuMemAlloc and cuMemFree. */
 CUresult mdnn_device_allocate(CUdeviceptr *address, size_t bytes);
 CUresult mdnn_device_free(CUdeviceptr address);
 /* Like cuMemGetInfo; for the budget if one is on. */
