@@ -1,10 +1,10 @@
-/* Records which allocations graphs hold: those that a capture named or made, or that a node names, for as long as the
- * graph, a clone or an executable of it exists. It also records which captures are under way, and which graphs are
- * parts of others. This is bookkeeping only: it makes no driver call and takes no lock; the caller holds a lock around
- * every call.
+/* Records which allocations CUDA graphs hold. A graph holds an allocation that an operation in its capture used
+ * ("named") or that the capture allocated ("made"), or that a node names, for as long as the graph, a clone or an
+ * executable of it exists. Also records which captures are under way, and which graphs are parts of others. This is
+ * bookkeeping only: it makes no driver call and takes no lock; the caller holds a lock around every call.
  *
- * The mechanism counts pins, one per holder here, and keeps memory that the program frees in the meantime until the
- * last holder is gone. */
+ * The caller pins an allocation (mdnn_memory_pin in offload/memory/memory.h) once per holder. The mechanism counts
+ * these pins, and keeps memory that the program frees in the meantime until the last holder is gone. */
 #ifndef MDNN_CAPTURES_H
 #define MDNN_CAPTURES_H
 
@@ -24,8 +24,7 @@ typedef struct mdnn_captures mdnn_captures_t;
 mdnn_captures_t *mdnn_captures_create(void); /* NULL without memory */
 void mdnn_captures_destroy(mdnn_captures_t *captures);
 
-/* A holder of allocations: a capture under way, by its id, or a graph or an executable, by its
- * handle. */
+/* A holder of allocations. Its `id` is the id of a capture under way, or the handle of a graph or an executable. */
 typedef enum mdnn_holder_kind {
     MDNN_HOLDER_CAPTURE,
     MDNN_HOLDER_GRAPH,
@@ -35,10 +34,11 @@ typedef enum mdnn_holder_kind {
 
 typedef struct mdnn_held {
     uint64_t address; /* where the allocation starts */
-    /* Only nodes that the program made itself name it, so it is held until it is freed, at the latest. */
+    /* Only nodes that the program made itself name it, so no holder keeps it once the program has freed it. */
     bool by_hand;
-    bool made, ended; /* each launch allocates it, and each launch frees it */
-    bool out;         /* made and not ended: a launch has allocated it, and nothing has freed it */
+    bool made;  /* each launch allocates it */
+    bool ended; /* each launch frees it */
+    bool out;   /* made and not ended: a launch has allocated it, and nothing has freed it */
 } mdnn_held_t;
 
 /* Adds an allocation. OK: the holder did not have it, so the caller pins it. BUSY: the holder has it already; it counts
@@ -56,8 +56,8 @@ mdnn_held_t *mdnn_captures_find(mdnn_captures_t *captures, mdnn_holder_kind_t ki
                                 uint64_t address);
 /* Whether a graph makes the allocation that starts at `address`. */
 bool mdnn_captures_is_made(const mdnn_captures_t *captures, uint64_t address);
-/* Whether launches of the executable free what earlier launches allocated. For set the executable
- * must hold something. */
+/* Whether launches of the executable free what earlier launches allocated. The executable must hold something when the
+ * second function is called. */
 bool mdnn_captures_frees_on_launch(const mdnn_captures_t *captures, uint64_t executable);
 void mdnn_captures_set_frees_on_launch(mdnn_captures_t *captures, uint64_t executable, bool frees);
 /* `to`, which must hold nothing, gets all that `from` holds, and from then on both count as one holder. Does nothing if
@@ -65,7 +65,7 @@ void mdnn_captures_set_frees_on_launch(mdnn_captures_t *captures, uint64_t execu
  * everything for good. */
 mdnn_status_t mdnn_captures_share(mdnn_captures_t *captures, mdnn_holder_kind_t from_kind,
                                   uint64_t from, mdnn_holder_kind_t to_kind, uint64_t to);
-/* The holder keeps everything for good. */
+/* What the holder has stays held for good, even after the holder is released. */
 void mdnn_captures_keep(mdnn_captures_t *captures, mdnn_holder_kind_t kind, uint64_t id);
 /* All allocations of the holder; valid until the next call. */
 const mdnn_held_t *mdnn_captures_held(const mdnn_captures_t *captures, mdnn_holder_kind_t kind,
@@ -87,8 +87,8 @@ void mdnn_captures_forget(mdnn_captures_t *captures, uint64_t start, uint64_t by
 
 typedef struct mdnn_capture {
     mdnn_stream_t stream;  /* where the capture began and has to end */
-    bool of_thread;        /* `stream` is the handle for each thread's own stream, */
-    pthread_t thread;      /* and the capture began in that of this thread */
+    bool of_thread;        /* `stream` is the handle for each thread's own stream */
+    pthread_t thread;      /* of_thread: the thread in whose stream the capture began */
     unsigned long long id; /* 0: the driver does not say */
     mdnn_graph_t graph;    /* that the capture makes; NULL: the driver does not say */
     bool given;            /* the graph is the program's, and outlives the capture */
@@ -96,8 +96,8 @@ typedef struct mdnn_capture {
 
 /* Remembers the capture. false: out of memory. */
 bool mdnn_captures_begin(mdnn_captures_t *captures, const mdnn_capture_t *capture);
-/* Find the capture that began in the stream (if the handle is for each thread's own stream, in that of `thread`), and
- * the capture that makes the graph. false: there is none. */
+/* in finds the capture that began in the stream (if the handle is for each thread's own stream: in that of `thread`);
+ * making finds the capture that makes the graph. false: there is none. */
 bool mdnn_captures_in(const mdnn_captures_t *captures, mdnn_stream_t stream, pthread_t thread,
                       mdnn_capture_t *capture);
 bool mdnn_captures_making(const mdnn_captures_t *captures, mdnn_graph_t graph,

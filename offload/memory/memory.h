@@ -68,7 +68,7 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*wait_on_host)(void *context, mdnn_stream_point_t point); /* for copies */
     /* The same, but returns BUSY after `seconds`: for the program's own work. */
     mdnn_status_t (*wait_a_while)(void *context, mdnn_stream_point_t point, double seconds);
-    /* Waits until another thread has changed something, but for at most `seconds`. NULL: calls never overlap. */
+    /* Waits until another thread has changed something, or `seconds` have passed. NULL: calls never overlap. */
     void (*wait_for_change)(void *context, double seconds);
     /* A number that grows whenever the device has completed something since the last call. NULL:
      * unknown. */
@@ -165,12 +165,12 @@ struct mdnn_memory_event {
     uint64_t key, stream;    /* of the operation */
     const char *name; /* the operation's, for people; STALL: what was waited for; may be NULL */
     const char *why;  /* LEAVE, RETURN: the reason of the move; may be NULL */
-    const char
-        *whose; /* LEAVE, RETURN, STALL: the name of the request that needed it; NULL: none did */
+    /* LEAVE, RETURN, STALL: the name of the request that needed it; NULL: none did. */
+    const char *whose;
     uint64_t resident_bytes; /* chunks of live ranges and slabs, after the event */
     uint64_t planned_bytes;  /* OPERATION: resident_bytes by the plan; 0: no plan is followed */
-    double
-        time_us; /* STALL: of the wait; RAN: on the device; ITERATION: mean of an iteration, 0: unknown */
+    /* STALL: of the wait; RAN: on the device; ITERATION: mean of an iteration, 0: unknown. */
+    double time_us;
     double planned_us;  /* ITERATION: of one iteration by the plan; 0: unknown */
     double enqueued_us; /* RAN: when it was enqueued, by now_us */
 };
@@ -390,8 +390,8 @@ typedef struct mdnn_memory_report {
     /* copied out and in; not copied out, because the host still had the content */
     uint64_t out_bytes, in_bytes, saved_bytes;
     uint64_t host_bytes; /* slots in use */
-    uint64_t
-        host_short; /* times that something could not leave, or be promised, for lack of host memory */
+    /* Times that something could not leave, or be promised, for lack of host memory. */
+    uint64_t host_short;
     bool is_host_short; /* one of them was since the last call began that needed memory */
     /* Host memory that would have been needed, at least, for the last refused request and all that was
      * allocated then. */
@@ -408,8 +408,8 @@ typedef struct mdnn_memory_report {
      * be enough (Chen 2019, equation 6). */
     uint64_t smallest_budget_bytes;
     uint64_t whole_budget_bytes; /* the same, as if there were no tails */
-    uint64_t
-        refused_budget_bytes; /* the largest budget that a refused request needed; 0: none was refused */
+    /* The largest budget that a refused request needed; 0: none was refused. */
+    uint64_t refused_budget_bytes;
     /* The same, only for refused requests that are not optional; back to 0 once the program goes on without them. */
     uint64_t wanting_bytes;
     uint64_t created, destroyed, mapped, unmapped; /* chunks, since the start */

@@ -17,13 +17,13 @@ typedef struct mdnn_follower mdnn_follower_t;
 typedef struct mdnn_follower_config {
     mdnn_policy_t policy;
     mdnn_variants_t variants;
-    uint64_t
-        budget_bytes;     /* for ranges; see also mdnn_follower_set_aside and mdnn_follower_short */
+    /* For ranges; see also mdnn_follower_set_aside and mdnn_follower_short. */
+    uint64_t budget_bytes;
     uint64_t chunk_bytes; /* ranges may leave and return in parts of this size; 0: whole only */
     uint64_t host_limit_bytes; /* UINT64_MAX: none */
     mdnn_link_t link;
-    uint32_t
-        effort; /* see mdnn_move_plan_request_t; 0 with `background`: as much as about one second allows */
+    /* See mdnn_move_plan_request_t; 0 with `background`: as much as about one second allows. */
+    uint32_t effort;
     bool background; /* plan on a thread; false: within record (simulated GPU, tests) */
     bool
         forecast; /* plan for other budgets as well, so that the report says what they would cost */

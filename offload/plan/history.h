@@ -1,12 +1,13 @@
 /* The history knows what the program did, and what it will probably do next. Training repeats itself: the history
- * records operations with the ranges that they name, finds the period, follows the program through it and says when a
- * range will be used again. Operations are recognised by their keys and by the sizes and roles of their ranges, never
- * by addresses.
+ * records operations (kernels, copies, convolutions) with the ranges (allocations) that they name, finds the period,
+ * which is the sequence of operations that repeats (offload/plan/period.h), follows the program through it and says
+ * when a range will be used again. Operations are recognised by their keys and by the sizes and roles of their ranges,
+ * never by addresses.
  *
  * The history copes with interruptions such as a short last batch, an evaluation, or logging. While the program does
- * something unfamiliar, the place is "unknown"; the history finds it again when the next eight operations are familiar.
- * Several periods are remembered (training, evaluation). Memory is bounded: a ring of operations, a ring of uses, a few
- * periods, and one entry for each range that lives or is in the ring.
+ * something unfamiliar, its place is "unknown"; the history knows the place again after eight familiar operations.
+ * Several periods are remembered (training, evaluation). Memory is bounded: a ring of operations, a ring of their uses
+ * of ranges, a few periods, and one entry for each range that lives or is in the ring.
  *
  * Not thread-safe: the caller records operations in one order and holds a lock. */
 #ifndef MDNN_HISTORY_H
@@ -26,8 +27,8 @@ typedef struct mdnn_history_limits {
 mdnn_history_t *mdnn_history_create(const mdnn_history_limits_t *limits);
 void mdnn_history_destroy(mdnn_history_t *history); /* accepts NULL */
 
-/* Begin and end the life of a range. The number that the first function returns identifies the range
- * until it ends. If memory is short, it returns MDNN_NO_POSITION, which every function here accepts
+/* Begin and end the life of a range. `stays`: it may never leave the device. The number that begin_range returns
+ * identifies the range until it ends. If memory is short, that is MDNN_NO_POSITION, which every function here accepts
  * and ignores. */
 uint32_t mdnn_history_begin_range(mdnn_history_t *history, uint64_t bytes, bool stays);
 void mdnn_history_end_range(mdnn_history_t *history, uint32_t range);
@@ -38,17 +39,18 @@ typedef struct mdnn_history_operation {
     mdnn_operation_kind_t kind;
     double time_us; /* an estimate; negative: unknown */
     uint64_t workspace_bytes;
-    /* The ways to run it, the first of which is what the program asked for, whatever runs now; copied. NULL: what runs
-     * now is the only one. */
+    /* The ways to run it, copied; the first is what the program asked for, even if another one runs now. NULL: the only
+     * way is the one that runs now, with `time_us` and `workspace_bytes`. */
     const mdnn_variant_t *variants;
     uint32_t variant_count;
-    const mdnn_use_t *uses; /* borrowed; `range` is from mdnn_history_begin_range. The order must
-                             * repeat; a range that is named twice counts once */
+    /* Borrowed; `range` is from mdnn_history_begin_range. An operation that repeats must name its ranges in the same
+     * order again; a range that is named twice counts once. */
+    const mdnn_use_t *uses;
     uint32_t use_count;
 } mdnn_history_operation_t;
 
-/* O(uses), plus the search for a period, whose cost is spread evenly: a constant per operation.
- * When a period is found, building it takes time linear in its length. */
+/* Takes O(uses), plus a constant for the search for a period, which is spread evenly over the calls. When a period is
+ * found, building it takes time linear in its length. */
 void mdnn_history_record(mdnn_history_t *history, const mdnn_history_operation_t *operation);
 
 /* Where the program is: the last recorded operation is at `position` of the period with the number
@@ -60,25 +62,25 @@ typedef struct mdnn_history_place {
 
 mdnn_history_place_t mdnn_history_place(const mdnn_history_t *history);
 
-/* The period of that number, or NULL if it is not remembered. It passes mdnn_period_check, begins
- * where the fewest bytes live, and is valid until the next record. */
+/* The period with the number `period`, or NULL if it is not remembered. It passes mdnn_period_check, begins where the
+ * fewest bytes live, and is valid until the next mdnn_history_record. */
 const mdnn_period_t *mdnn_history_period(const mdnn_history_t *history, uint64_t period);
 
 typedef enum mdnn_expectation {
     MDNN_EXPECT_UNKNOWN,
-    /* The operation that comes `operations` after the last one uses the range, in `time_us`. */
+    /* The range will be used; `operations` and `time_us` say when. */
     MDNN_EXPECT_USE,
     MDNN_EXPECT_DEATH /* the range ends without being used again */
 } mdnn_expectation_t;
 
 typedef struct mdnn_next_use {
     mdnn_expectation_t expectation;
-    uint32_t operations; /* 1: the next operation uses it */
-    double time_us;      /* sum over the operations between */
+    uint32_t operations; /* 1: the next operation uses it; 2: the one after that; and so on */
+    double time_us;      /* sum over the operations between the last one and that use */
     uint32_t range; /* its index in the period of mdnn_history_place; MDNN_NO_POSITION if unknown */
 } mdnn_next_use_t;
 
-/* O(1). */
+/* When the range is used next, counted from the last recorded operation. O(1). */
 mdnn_next_use_t mdnn_history_next_use(const mdnn_history_t *history, uint32_t range);
 
 #endif

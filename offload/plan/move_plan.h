@@ -1,6 +1,7 @@
-/* A plan of moves for one period: the request, the result, and how proposals are judged. A policy
- * proposes schedules; mdnn_move_plan_consider replays each and keeps the best. Keeps no state, so
- * it is thread-safe. */
+/* A plan of moves for one period (the operations that repeat, offload/plan/period.h): the request, the result, and how
+ * proposals are judged. A policy (offload/plan/planner.h) proposes schedules, which say what leaves and returns when
+ * (offload/plan/schedule.h); mdnn_move_plan_consider simulates each (offload/plan/replay.h) and keeps the best. These
+ * functions keep no state, so they are thread-safe. */
 #ifndef MDNN_MOVE_PLAN_H
 #define MDNN_MOVE_PLAN_H
 
@@ -9,27 +10,30 @@
 #include "config/choices.h"
 #include "offload/plan/replay.h"
 
-/* The ranks whose devices share a link with this one's, itself among them, if all repeat the same period in the same
- * budget. {0}: nobody shares it. */
+/* The processes (ranks) whose devices share a link with this one's. {0}: nobody shares it. */
 typedef struct mdnn_plan_ranks {
     mdnn_sharing_t sharing;
-    uint32_t count, own; /* own < count, as all ranks number themselves */
-    uint32_t others;     /* that share it and do other work: each gets an equal part of the link */
+    uint32_t count; /* ranks that repeat the same period in the same budget, this one included */
+    uint32_t own;   /* this rank's number among them, < count; all of them agree on the numbers */
+    /* Processes that share the link and do other work; each gets an equal part of it. */
+    uint32_t others;
 } mdnn_plan_ranks_t;
 
-/* What a proposal is replayed beside: schedules[own] is the proposal, and so are those that are NULL. */
+/* The schedules of all ranks, with which a proposal is replayed: the proposal takes the place of schedules[own] and of
+ * those that are NULL. */
 typedef struct mdnn_plan_beside {
     const mdnn_schedule_t *const *schedules;
     uint32_t count, own;
-    mdnn_link_t link; /* that they share; the request's link is what policies reckon with */
+    mdnn_link_t link; /* the shared one; the request's is what policies reckon with */
 } mdnn_plan_beside_t;
 
 typedef struct mdnn_move_plan_request {
     const mdnn_period_t *period; /* passes mdnn_period_check */
     mdnn_policy_t policy;
-    /* What none, conv and all run; dynamic and auto choose by themselves, and modnn by its equation 10. RECORDED: the
-     * first variant; FASTEST: vDNN's performance-optimal mode (p); SMALLEST: its memory-optimal mode (m), with the
-     * least workspace; FITTING: its greedy pass, which takes the fastest that fits each time. */
+    /* Which variant of each operation runs (mdnn_variant_t), with the policies none, conv and all; dynamic and auto
+     * choose by themselves, and modnn by its equation 10. RECORDED: the first variant; FASTEST: vDNN's
+     * performance-optimal mode (p); SMALLEST: vDNN's memory-optimal mode (m), with the least workspace; FITTING: vDNN's
+     * greedy pass, which takes the fastest that fits each time. */
     mdnn_variants_t variants;
     mdnn_link_t link;
     uint64_t budget_bytes;
@@ -55,20 +59,21 @@ typedef struct mdnn_move_plan {
     uint64_t needed_bytes;          /* most memory that the schedule holds in program order */
     uint64_t floor_bytes;           /* mdnn_period_floor */
     double link_bound_us;           /* mdnn_certificate; meaningless below the floor */
-    mdnn_policy_t policy;           /* what was chosen: differs for dynamic, and for auto where a */
-    mdnn_variants_t variants;       /* policy of the papers was best */
-    uint64_t steps; /* what it cost: of all replays, and of auto's choices of gaps */
+    /* What was chosen. It differs from the request for dynamic, and for auto if a policy of the papers was best. */
+    mdnn_policy_t policy;
+    mdnn_variants_t variants;
+    uint64_t steps; /* what planning cost: steps of all replays, and of auto's choices of gaps */
 } mdnn_move_plan_t;
 
 void mdnn_move_plan_fini(mdnn_move_plan_t *plan);
 
-/* BUSY if the plan was cancelled. */
+/* OK; BUSY if the plan was cancelled (`unwanted`). */
 mdnn_status_t mdnn_move_plan_goes_on(const mdnn_move_plan_request_t *request);
 
 /* Takes over `schedule` (empty afterwards). A schedule that fits is kept in the plan if the plan
  * has none that fits, or a slower one. Of two that are equally fast, the one that moves less is
- * kept, then the one that holds less. Otherwise only verdict and needs are noted. `variants` says
- * what was chosen if it differs from the policy's request. */
+ * kept, then the one that holds less. Otherwise only verdict and needs are noted. `policy` and `variants` say what made
+ * the schedule. OUT_OF_MEMORY; BUSY if the plan was cancelled. */
 mdnn_status_t mdnn_move_plan_consider(const mdnn_move_plan_request_t *request, mdnn_policy_t policy,
                                       mdnn_variants_t variants, mdnn_schedule_t *schedule,
                                       mdnn_move_plan_t *plan);

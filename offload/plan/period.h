@@ -1,6 +1,7 @@
-/* One period of a program that repeats itself: its operations in the order in which the host
- * enqueues them, the ranges that they name, and how long each range lives. Recorded by the history,
- * read by the planners and by the timing replay, kept in files (offload/plan/period_text.h).
+/* One period of a program that repeats itself, such as a training iteration: its operations (kernels, copies,
+ * convolutions) in the order in which the host enqueues them, the ranges (allocations) that they name, and how long
+ * each range lives. The history (offload/plan/history.h) records it; planners (offload/plan/planner.h) and the replay
+ * (offload/plan/replay.h) read it; files keep it (offload/plan/period_text.h).
  *
  * Positions are indices of operations, 0 to operation_count - 1, and the period is a circle: a
  * range that lives past its end lives on at its beginning. The operations of all streams have one
@@ -58,11 +59,11 @@ typedef struct mdnn_period_range {
      * after operation `death`, which is past the end of the period if death < birth. Both
      * MDNN_NO_POSITION: lives always. */
     uint32_t birth, death;
-    bool stays; /* may not leave: captured, shared with another process, or its life is unclear */
+    /* It may not leave the device: it is captured, shared with another process, or its life is unclear. */
+    bool stays;
 } mdnn_period_range_t;
 
-/* {0} is empty and valid. The arrays are owned if mdnn_period_fini is called, otherwise
- * borrowed. */
+/* {0} is empty and valid. Whoever calls mdnn_period_fini owns the arrays; without that call they are borrowed. */
 typedef struct mdnn_period {
     mdnn_operation_t *operations;
     mdnn_use_t *uses;
@@ -76,12 +77,13 @@ void mdnn_period_fini(mdnn_period_t *period);
 /* OUT_OF_MEMORY; *copy untouched on failure. */
 mdnn_status_t mdnn_period_copy(const mdnn_period_t *period, mdnn_period_t *copy);
 
-/* INVALID_ARGUMENT for indices out of bounds, for a range that an operation names twice, that is named outside its life
- * or that is not named at its birth, for times that are negative or not finite, and for a birth without a death or the
- * reverse. OVERFLOW if all bytes together exceed 2^62. Every period from outside is checked once, here: the other
- * functions of offload/ rely on that. O(operations + uses + ranges). */
+/* Returns INVALID_ARGUMENT for any of these: an index out of bounds; a range that an operation names twice, that is
+ * named outside its life, or that is not named at its birth; a time that is negative or not finite; a birth without a
+ * death, or a death without a birth. OVERFLOW if all bytes together exceed 2^62. Every period from outside is checked
+ * here once; the other functions of offload/ rely on that. O(operations + uses + ranges). */
 mdnn_status_t mdnn_period_check(const mdnn_period_t *period);
 
+/* Whether the range lives always (see `birth`). */
 bool mdnn_range_is_permanent(const mdnn_period_range_t *range);
 
 /* Whether the range holds memory while operation `position` runs, if it never leaves. */
@@ -97,24 +99,25 @@ uint32_t mdnn_operation_fastest(const mdnn_period_t *period, uint32_t position,
 /* The variant with the least workspace and, among equals, the fastest. */
 uint32_t mdnn_operation_smallest(const mdnn_period_t *period, uint32_t position);
 
-/* The smallest budget in which the period can run (Chen 2019, equations 6 and 7, with the
- * caller's batch): the largest, over the operations, of the ranges that it names, those that live
- * then and may not leave, and its smallest workspace. OUT_OF_MEMORY. */
+/* The smallest budget in which the period can run (Chen 2019, equations 6 and 7, with the caller's batch). One
+ * operation needs the ranges that it names, those that live then and may not leave, and its smallest workspace; the
+ * floor is the largest such need. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_bytes);
 
 /* Sum of the times of the recorded variants, or of `choices` (one for each position; may be NULL). */
 double mdnn_period_compute_us(const mdnn_period_t *period, const uint32_t *choices);
 
-/* A hash of all that a period consists of, except for its times: equal in processes that do the same. Never 0. */
+/* A hash of all that a period consists of, except for its times; processes that do the same work get the same hash.
+ * Never 0. */
 uint64_t mdnn_period_shape(const mdnn_period_t *period);
 
 /* A stretch in which a range is not used: it may leave after `from` and must be back before `to`.
  * `to` continues to count past the end of the period. */
 typedef struct mdnn_gap {
     uint32_t range;
-    int32_t
-        from;   /* last use, 0 to count - 1; MDNN_GAP_ALWAYS for a permanent range without a use */
-    int32_t to; /* next use, > from + 1; one_way: the position after the death */
+    /* Position of the last use; MDNN_GAP_ALWAYS for a permanent range without a use. */
+    int32_t from;
+    int32_t to;   /* position of the next use, > from + 1; one_way: the position after the death */
     bool one_way; /* not used again before it dies */
 } mdnn_gap_t;
 #define MDNN_GAP_ALWAYS INT32_MIN

@@ -1,14 +1,15 @@
-/* The timing replay: runs a schedule over a recorded period by discrete events and says how long it
- * takes, what waited for what, and how much memory was held at each moment.
+/* The timing replay: simulates, by discrete events on the host, an iteration of a recorded period (the operations that
+ * repeat, offload/plan/period.h) under a schedule (which ranges leave when, and when they return,
+ * offload/plan/schedule.h). It says how long that takes, what waited for what, and how much memory was held at each
+ * moment.
  *
- * It assumes that operations run one after another, each for the time of its variant. There is one
- * copy engine per direction, which serves copies in their order. A copy that runs alone gets the
- * full rate, and two copies in opposite directions get the duplex rates. Memory is a number of
- * bytes: ranges are backed by equal chunks, so nothing is lost to gaps between them. Memory for an
- * operation has priority over early returns. Every range that leaves is copied out, even if it was
- * only read after it came back, since the mechanism trusts no host copy of mapped memory. If a
- * range must return before its copy out has ended, the leave is cancelled: the range stays, and the
- * copy is discarded. */
+ * It assumes that operations run one after another, each for the time of its variant. There is one copy engine per
+ * direction, which serves copies in their order. A copy that runs alone gets the full rate, and two copies in opposite
+ * directions get the duplex rates. Memory is a number of bytes: ranges are backed by equal chunks, so nothing is lost
+ * to gaps between them. Memory for an operation has priority over early returns. Every range that leaves is copied out,
+ * even if it was only read after it came back, since the mechanism (offload/memory/memory.h) trusts no host copy of
+ * mapped memory. If a range must return before its copy out has ended, it stops leaving: it stays, and the copy is
+ * discarded. */
 #ifndef MDNN_REPLAY_H
 #define MDNN_REPLAY_H
 
@@ -35,9 +36,9 @@ typedef struct mdnn_replay_event {
     mdnn_replay_event_kind_t kind;
     double time_us;
     uint32_t iteration;
-    uint32_t operation;  /* START, FINISH; the operation that runs or waits */
-    uint32_t range;      /* copies, TAKE, GIVE; MDNN_NO_POSITION for workspace */
-    uint64_t held_bytes; /* after the event */
+    uint32_t operation;  /* START, FINISH: this one; others: the one that runs or waits */
+    uint32_t range;      /* of copies, TAKE and GIVE; MDNN_NO_POSITION for workspace */
+    uint64_t held_bytes; /* memory that is held after the event */
 } mdnn_replay_event_t;
 
 typedef struct mdnn_replay_request {
@@ -56,8 +57,8 @@ typedef struct mdnn_replay_result {
     double compute_us;     /* time = compute + the waits */
     double wait_return_us; /* for ranges to return */
     double wait_memory_us; /* for memory that is not free yet */
-    double wait_join_us;   /* for joins */
-    double wait_ranks_us;  /* for slower ranks, at the end of the iteration */
+    double wait_join_us;   /* for joins (mdnn_schedule_t) */
+    double wait_ranks_us;  /* for slower ranks, at the end of the iteration (mdnn_ranks_replay) */
     uint64_t peak_bytes;   /* of all iterations */
     double average_bytes;
     uint64_t out_bytes, in_bytes;
@@ -66,19 +67,20 @@ typedef struct mdnn_replay_result {
     uint64_t steps;           /* of the simulation, in all iterations: what the replay costs */
 } mdnn_replay_result_t;
 
-/* NOT_FOUND if the schedule needs more memory than the budget in program order, or gets stuck;
- * INVALID_ARGUMENT for a link without rates; OUT_OF_MEMORY. *result untouched on failure.
- * O(iterations * (operations + uses + moves)). Thread-safe: keeps no state. */
+/* NOT_FOUND if the schedule needs more memory than the budget in program order, or if an operation would wait for ever;
+ * INVALID_ARGUMENT for a link without rates; OUT_OF_MEMORY. *result untouched on failure. O(iterations * (operations +
+ * uses + moves)). Thread-safe: keeps no state. */
 mdnn_status_t mdnn_replay(const mdnn_replay_request_t *request, mdnn_replay_result_t *result);
 
-/* For ranks that share a link: copies in one direction get equal shares of it (Kim 2018, III-A: N devices that copy at
- * once take N times as long). As in data-parallel training, all begin an iteration when the slowest one has ended the
- * one before. Whether two copies of one rank slow each other is a matter of its own rates; the link that ranks share
- * has those of the first rank. `iterations` is the most that one of them asks for.
+/* Replays `count` ranks together: processes of one training whose devices share a link. Copies of several ranks in one
+ * direction get equal shares of it (Kim 2018, III-A: N devices that copy at once take N times as long). As in
+ * data-parallel training, all ranks begin an iteration when the slowest one has ended the previous iteration. Opposite
+ * copies of one rank slow each other as that rank's own duplex rates say; the shared link has the rates of the first
+ * rank. The number of iterations is the largest that a rank requests.
  *
- * results[i] is of rank i alone; its time ends with the slowest rank's last operation, and wait_ranks_us says how long
- * it waited for that. Fails as mdnn_replay does, for any of the ranks; INVALID_ARGUMENT for no rank, more than
- * MDNN_RANKS, or an empty period. */
+ * results[i] is of rank i alone, except that its time ends with the slowest rank's last operation; wait_ranks_us says
+ * how long rank i waited for that. Fails if mdnn_replay would fail for any of the ranks; INVALID_ARGUMENT for no rank,
+ * more than MDNN_RANKS, or an empty period. */
 enum { MDNN_RANKS = 16 };
 mdnn_status_t mdnn_ranks_replay(const mdnn_replay_request_t *ranks, size_t count,
                                 mdnn_replay_result_t *results);

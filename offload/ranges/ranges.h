@@ -128,8 +128,8 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_stream_point_t *points, size_t point_count);
 
-/* The caller's mark on a live allocation, which is NULL at first. For set_owner, `address` is where the allocation
- * starts; owner returns the mark of the allocation around `address`, or NULL if there is none. O(1). */
+/* The caller's mark on a live allocation, which is NULL until it is set. For set_owner, `address` is where the
+ * allocation starts; owner returns the mark of the allocation around `address`, or NULL if there is none. O(1). */
 void mdnn_ranges_set_owner(mdnn_ranges_t *ranges, uint64_t address, void *owner);
 void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address);
 
@@ -138,8 +138,8 @@ mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address);
 
 typedef struct mdnn_range_chunks {
     const uint64_t *chunks; /* `owned` of them */
-    uint64_t count, owned,
-        mapped; /* chunks that the range can have, has, and has mapped: count >= owned >= mapped */
+    /* How many chunks the range can have, has, and has mapped: count >= owned >= mapped. */
+    uint64_t count, owned, mapped;
 } mdnn_range_chunks_t;
 
 mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);

@@ -20,7 +20,7 @@ void mdnn_convolution_fit(mdnn_call_t *call);
 /* Whether the workspace and the operands of `call` can be resident together. */
 bool mdnn_convolution_fits(const mdnn_call_t *call);
 
-/* Called when a caller of the legacy API was told a smaller workspace size than its algorithm may take. From then on, a
+/* Called when a caller of the legacy API got a smaller workspace size than its algorithm may take. From then on, a
  * call that brings too little workspace for its own algorithm runs with another algorithm. */
 void mdnn_convolution_reported_less(void);
 

@@ -1,5 +1,5 @@
 /* How content gets from a chunk (a piece of device memory, offload/memory/memory.h) to pinned host memory and back: by
- * the device's copy engine for that direction, or by a kernel of ours, a few blocks of which keep the link busy.
+ * the device's copy engine for that direction, or by our own kernel, which keeps the link busy with a few blocks.
  *
  * The driver writes its page tables by a copy engine. Where that is also the engine of one direction, a call that sets
  * the access to a mapping waits until the engine turns from our copies to other work. That takes several hundred

@@ -27,7 +27,7 @@ typedef struct mdnn_device_caller {
     void *context;
     void (*let_go)(void *context);    /* releases the lock, before a wait of the host */
     void (*take_back)(void *context); /* takes it again, after the wait */
-    /* Waits until something that the lock protects changes, but for at most `seconds`. */
+    /* Waits until something that the lock protects has changed, or `seconds` have passed. */
     void (*wait_for_change)(void *context, double seconds);
     uint32_t (*opened_here)(void *context); /* see mdnn_memory_device_t */
 } mdnn_device_caller_t;
@@ -39,8 +39,8 @@ typedef struct mdnn_device_memory_config {
     CUcontext context; /* current in the calling thread */
     uint64_t budget_bytes, chunk_bytes;
     mdnn_host_account_t *host; /* borrowed until destroy */
-    bool
-        covers; /* slots should be mappable in ranges; mdnn_device_memory_covers says whether it works */
+    /* Slots should be mappable in ranges; mdnn_device_memory_covers says whether it works. */
+    bool covers;
     mdnn_copies_t copies;
     bool background;     /* threads of the library make host memory and change mappings */
     mdnn_trace_t *trace; /* may be NULL */
