@@ -2,7 +2,7 @@
  *
  * Sources, of which the last one wins: default, /etc/microdnn.ini, $XDG_CONFIG_HOME/microdnn/microdnn.ini (or
  * ~/.config/microdnn/microdnn.ini), $MICRODNN_CONFIG, environment MICRODNN_<SECTION>_<KEY> and the short aliases. A bad
- * line stops nothing: one message names its place and the accepted values, and the option keeps its value. A budget
+ * line has one effect: a message names its place and the accepted values; the option keeps its value. A memory budget
  * that could not be read is remembered, since a user who asked for a budget does not want to run without one. */
 #ifndef MDNN_OPTIONS_H
 #define MDNN_OPTIONS_H

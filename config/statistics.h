@@ -1,4 +1,4 @@
-/* Counters and per-problem rows of one process.
+/* Statistics of one process: counters (config/counters.def) and a row for each convolution problem.
  *
  * Until mdnn_statistics_open the counters are plain static memory; if statistics are on and go to a file, they move
  * into a shared mapping of `<file>.live` (the descriptor is closed within the call), so that os._exit and SIGKILL lose
@@ -59,8 +59,9 @@ typedef struct mdnn_statistics_execution {
     uint64_t x, w, y; /* addresses of the tensors */
 } mdnn_statistics_execution_t;
 
-/* Executions are recorded in their order until there is no room for more: the first ones show the network. The first
- * function returns false once there is no room, or while nothing is recorded. Both functions are lock-free. */
+/* Executions are recorded in their order until there is no room for more: the first ones show the network.
+ * mdnn_statistics_wants_executions returns false once there is no room, or while nothing is recorded. Both functions
+ * are lock-free. */
 bool mdnn_statistics_wants_executions(void);
 void mdnn_statistics_execution(const mdnn_statistics_execution_t *execution);
 

@@ -1,4 +1,5 @@
-/* The layout of recorded statistics: the same bytes in memory and in a live file.
+/* The layout of recorded statistics (config/statistics.h): the same bytes in memory and in a live file, the file in
+ * which a running process records.
  *
  *   header | counter_count x name | counter_count x value | memory_count x memory of a device |
  *   row_capacity x row | execution_capacity x execution
@@ -56,7 +57,7 @@ typedef struct mdnn_statistics_header {
     uint32_t counter_count;
     uint32_t name_bytes; /* of one name */
     uint32_t row_capacity;
-    uint32_t row_bytes; /* of one slot */
+    uint32_t row_bytes; /* of one mdnn_statistics_slot_t */
     uint64_t process;
     int64_t started; /* seconds since 1970 */
     char program[64];
@@ -69,7 +70,7 @@ typedef struct mdnn_statistics_header {
     uint32_t memory_bytes; /* of one device */
     uint64_t executions_offset;
     uint32_t execution_capacity;
-    uint32_t execution_bytes;          /* of one cell */
+    uint32_t execution_bytes;          /* of one mdnn_statistics_cell_t */
     _Atomic uint32_t executions_taken; /* may pass execution_capacity a little */
     uint32_t reserved;
     uint64_t process_start;    /* clock ticks since the machine was started; 0: not known */

@@ -1,14 +1,20 @@
-/* Measured costs and chosen configurations, kept between runs: one SQLite file.
+/* Measured costs (optimizer/cost_memory.h) and chosen configurations (optimizer/micro_batch.h) of convolution problems,
+ * kept between runs in one SQLite file.
  *
  * A visit (every function below that reads or writes) opens the file, uses it and closes it; no
  * descriptor outlives the return. It waits and works for at most `budget_ms`; after that time it
  * ends with BUSY and changes nothing. Many processes and threads may visit at once. A process that
  * is killed at any moment leaves a readable file.
  *
- * Statuses of a visit: NOT_FOUND (nothing known, or no file), BUSY, OUT_OF_MEMORY, IO (no such directory, read-only,
- * disk full), UNSUPPORTED (written by a newer version: nothing is read or written), BAD_FORMAT (the file is not a
- * database of the library and is not changed; or it is damaged, was moved to `<file>.damaged-<n>` with a log line, and
- * the next store starts a new file; a store that finds the damage does both itself and returns OK). */
+ * Statuses of a visit:
+ *   NOT_FOUND    nothing is known, or there is no file
+ *   BUSY         the time was up
+ *   IO           no such directory, read-only, or the disk is full
+ *   UNSUPPORTED  a newer version wrote the file: nothing is read or written
+ *   BAD_FORMAT   the file is not a database of the library, and is not changed; or it was damaged: then it was moved to
+ *                `<file>.damaged-<n>` with a log line, and the next store starts a new file. A store that finds the
+ *                damage moves the file, starts a new one and returns OK.
+ *   OUT_OF_MEMORY */
 #ifndef MDNN_DATABASE_H
 #define MDNN_DATABASE_H
 
@@ -26,10 +32,11 @@ enum {
 
 /* A plain value; nothing is open. */
 typedef struct mdnn_database {
-    char path[MDNN_DATABASE_PATH_BYTES];        /* "": nothing is kept */
-    char import_path[MDNN_DATABASE_PATH_BYTES]; /* read only, asked second; "": none */
+    char path[MDNN_DATABASE_PATH_BYTES]; /* "": nothing is kept */
+    char import_path
+        [MDNN_DATABASE_PATH_BYTES]; /* read for what `path` lacks, never written; "": none */
     unsigned budget_ms;
-    bool automatic; /* no user named the path: its folder is made where it is missing */
+    bool automatic; /* no user named the path: its folder is made if it is missing */
 } mdnn_database_t;
 
 /* Makes both paths absolute and fills %h and %p; on a network file system `path` gets `.<host>`,
@@ -75,9 +82,9 @@ mdnn_status_t mdnn_database_load_costs(const mdnn_database_t *database,
 mdnn_status_t mdnn_database_store_costs(const mdnn_database_t *database,
                                         const mdnn_database_key_t *key, mdnn_cost_memory_t *memory);
 
-/* The configuration chosen for a problem under the options of `request` (all but the measured
- * part_overhead_ms) at `limit_bytes`. The caller frees configuration->parts. A record that does not
- * cover the batch or breaks a rule of the request is NOT_FOUND. */
+/* The configuration that was chosen for a problem at `limit_bytes` under the options of `request` (all of them except
+ * for part_overhead_ms, which is measured). The caller frees configuration->parts. A record that does not cover the
+ * batch or breaks a rule of the request is NOT_FOUND. */
 mdnn_status_t mdnn_database_load_configuration(const mdnn_database_t *database,
                                                const mdnn_database_key_t *key,
                                                const mdnn_wr_request_t *request,
@@ -98,17 +105,17 @@ mdnn_status_t mdnn_database_store_configuration(const mdnn_database_t *database,
                                                 const mdnn_configuration_t *configuration,
                                                 mdnn_database_conflict_t conflict);
 
-/* Stores what both functions store, at the limit of the request, in one visit and one
- * transaction. */
+/* Does what mdnn_database_store_costs and mdnn_database_store_configuration do, at the limit of the request, in one
+ * visit and one transaction. */
 mdnn_status_t mdnn_database_store(const mdnn_database_t *database, const mdnn_database_key_t *key,
                                   mdnn_cost_memory_t *memory, const mdnn_wr_request_t *request,
                                   const mdnn_configuration_t *configuration,
                                   mdnn_database_conflict_t conflict);
 
-/* ---- for `microdnn cache`: paths are used as they are; only `into` of a merge is ever moved aside
- * here ---- */
+/* For `microdnn cache`: paths are used as they are. Of damaged files, only `into` of a merge is moved aside. */
 
-/* All texts are valid until `show` returns and hold what the file says, control characters too. */
+/* One problem of the file. All texts are valid until `show` returns; they are as the file has them, with control
+ * characters, too. */
 typedef struct mdnn_database_row {
     const char *title;
     const char *problem;                     /* the title without device and version */

@@ -35,7 +35,8 @@ typedef struct mdnn_engine {
     } knobs[MDNN_ENGINE_KNOBS];
 } mdnn_engine_t;
 
-/* `algo` of an engine is this plus its id, so that tables for people can name the engine by one number. */
+/* The member `algo` of an engine's cost is this number plus the engine's id, so that tables for people can name the
+ * engine by one number. */
 enum { MDNN_ALGO_ENGINE = 1000 };
 
 /* One way to run a part of a given size. `algo` and `math_type` are opaque to the optimizer. */
@@ -49,11 +50,13 @@ typedef struct mdnn_cost {
     bool direct;       /* neither FFT nor Winograd */
     bool strict;       /* no avoidable rounding on the way: no TF32 */
     bool extrapolated; /* not measured at this size */
-    bool untimed;  /* only its workspace is known: it was above the limit. Never in a configuration,
-                           but remembered, so that a larger limit knows what it would admit */
-    bool deferred; /* untimed: nothing else is known, since a caller that searches by itself times
-                   * it. Timed: there are further deferred candidates, which are not named here.
-                   * Remembered for callers that do not search */
+    /* Only the workspace is known, which was above the limit. Such a cost is never in a configuration, but it is
+     * remembered, so that a larger limit knows what it would admit. */
+    bool untimed;
+    /* With `untimed`: not even the workspace is known, since a caller that searches by itself times this candidate.
+     * Otherwise: there are further deferred candidates, which are not named here. Remembered for callers that do not
+     * search. */
+    bool deferred;
 } mdnn_cost_t;
 
 typedef struct mdnn_micro_config {

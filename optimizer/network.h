@@ -1,6 +1,6 @@
-/* Discovers networks from the convolutions that run: which calls make up an iteration, and which of
- * them a given call is. Programs do not identify layers, so the sequence of calls in one stream is
- * watched until it repeats.
+/* Discovers networks from the convolutions that run: which calls make up one iteration of a program, its period, and
+ * which of them a given call is. Programs do not identify layers, so the sequence of calls in one stream is watched
+ * until it repeats.
  *
  * Two calls are the same layer if they ask for the same problem on the same tensors; the same problem
  * on other tensors is another layer. Programs whose activations change their addresses show no such
@@ -17,9 +17,9 @@
 
 /* What distinguishes the layers in one convolution call. */
 typedef struct mdnn_network_call {
-    const void *problem;     /* one address for each problem; compared, not read */
-    uintptr_t x, w, y;       /* addresses of the tensors */
-    uint32_t demand;         /* what the caller demands, as the owner of the watch numbers it */
+    const void *problem; /* one address for each problem; compared, not read */
+    uintptr_t x, w, y;   /* addresses of the tensors */
+    uint32_t demand; /* what the caller demands of the results, a number of the caller's choice */
     uint32_t writes_weights; /* 1: `w` is a gradient, whose address may change */
 } mdnn_network_call_t;
 
@@ -34,8 +34,9 @@ bool mdnn_network_calls_alike(const mdnn_network_call_t *a, const mdnn_network_c
 /* The end of a sequence counts as repeating if it holds this many whole periods and calls. */
 enum { MDNN_REPEATS_TENSORS = 3, MDNN_REPEATS_WEIGHTS = 6, MDNN_REPEATING_CALLS = 32 };
 
-/* Smallest period p with which the last max(repeats x p, MDNN_REPEATING_CALLS) of `count` calls
- * repeat; 0 if there is none. `lengths` is room for `count` numbers. O(count). */
+/* The smallest period p with which the last max(repeats x p, MDNN_REPEATING_CALLS) of `count` calls repeat, where
+ * `repeats` is the number above for this likeness; 0 if there is none. `lengths` has room for `count` numbers.
+ * O(count). */
 size_t mdnn_period_find(const mdnn_network_call_t *calls, size_t count, mdnn_likeness_t likeness,
                         size_t *lengths);
 
@@ -63,9 +64,9 @@ typedef struct mdnn_network_place {
     size_t layer; /* < layer_count */
 } mdnn_network_place_t;
 
-/* Takes the next call. True if the sequence now follows a network other than at the last call: one that was just
- * discovered, or a known one that it has followed for a whole iteration. That is the moment for a new plan. Calls out
- * of order, evaluations of the same layers, or a few other calls are no reason for one. Allocates only when a network
+/* Takes the next call. True if the sequence now follows another network than at the last call: one that was just
+ * discovered, or a known one that it has followed for a whole iteration. That is the time for a new plan. Calls out of
+ * order, evaluations of the same layers, or a few other calls do not change the network. Allocates only when a network
  * is discovered. */
 bool mdnn_watch_call(mdnn_watch_t *watch, const mdnn_network_call_t *call,
                      mdnn_network_place_t *place);

@@ -22,10 +22,10 @@ typedef struct mdnn_problem_tensor {
     int32_t type;                    /* cudnnDataType_t */
     int32_t dim_count;               /* 0: no such tensor in this problem */
     int32_t dims[MDNN_PROBLEM_DIMS]; /* n c [d] h w, filters k c [d] h w */
-    int32_t
-        strides[MDNN_PROBLEM_DIMS]; /* in elements; all zero for filters, if `format` says it all */
-    int32_t format;                 /* cudnnTensorFormat_t of a filter, else 0 */
-    int32_t alignment_bytes;        /* power of two that divides the address: at most 16, from the
+    /* In elements; all zero for a filter whose layout `format` gives. */
+    int32_t strides[MDNN_PROBLEM_DIMS];
+    int32_t format;          /* cudnnTensorFormat_t of a filter, else 0 */
+    int32_t alignment_bytes; /* power of two that divides the address: at most 16, from the
                                      * legacy call (16 if unknown) or the graph's demand */
 } mdnn_problem_tensor_t;
 
@@ -34,11 +34,11 @@ typedef struct mdnn_problem_tensor {
 typedef struct mdnn_problem_pointwise {
     int32_t mode;                     /* cudnnPointwiseMode_t */
     int32_t operand;                  /* mdnn_operand_t: the second input */
-    int32_t input_type;               /* cudnnDataType_t of the virtual tensor that it reads */
+    int32_t input_type;               /* cudnnDataType_t of the previous operation's result */
     int32_t compute_type;             /* cudnnDataType_t */
     int64_t alpha1_bits, alpha2_bits; /* of the doubles that scale the first and the second input */
-    /* Of the doubles: relu's lower clip, upper clip and slope below the clip; elu's, softplus' and
-     * swish's parameter in the first. */
+    /* The bits of doubles: relu's lower clip, upper clip and slope below the clip; the first is the parameter of elu,
+     * softplus and swish. */
     int64_t parameter_bits[3];
 } mdnn_problem_pointwise_t;
 
@@ -82,8 +82,8 @@ typedef struct mdnn_problem {
                               * accepted beyond the math type */
     int32_t pointwise_count; /* graphs only */
     int64_t activation_coefficient_bits; /* of the double */
-    /* The bits of the doubles alpha and beta if engines may run the problem, since they are part of
-     * a plan there; otherwise zero, since a legacy call passes them each time. */
+    /* The bits of the doubles alpha and beta if engines of the graph API may run the problem, since an engine's plan
+     * contains them; otherwise zero, since a legacy call passes them each time. */
     int64_t alpha_bits, beta_bits;
     mdnn_problem_pointwise_t pointwise[MDNN_PROBLEM_POINTWISE];
 } mdnn_problem_t;
@@ -94,8 +94,9 @@ void mdnn_problem_init(mdnn_problem_t *problem);
 mdnn_alpha_class_t mdnn_alpha_class(double alpha);
 
 /* Whether the results of parts of the batch, each scaled with alpha and rounded to the type of the output, may be added
- * up: true in the directions that add nothing up. A sum of gradients in which parts cancel may be finite although a
- * part is not: in fp16 at magnitudes that programs have, in every type where alpha enlarges the parts. */
+ * up. Always true in the directions that add nothing up. In a weight gradient, parts may cancel, so that the sum is
+ * finite although a part overflows: this happens in fp16 at magnitudes that programs have, and in every type if alpha
+ * enlarges the parts. */
 bool mdnn_problem_parts_may_add_up(const mdnn_problem_t *problem);
 
 uint64_t mdnn_problem_hash(const mdnn_problem_t *problem);

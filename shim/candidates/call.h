@@ -38,24 +38,24 @@ typedef struct mdnn_call {
      * such a call are NULL. `problem` is NULL for a legacy call. */
     const mdnn_problem_t *problem;
     cudnnBackendDescriptor_t caller_plan, caller_pack;
-    bool pack_fits; /* the caller's ids of its tensors are those of the engines' plans */
+    bool pack_fits; /* `caller_pack` fits our engines' plans: its tensors have the same ids */
     const mdnn_engine_offer_t *caller_engine; /* of the caller's plan; NULL: not known */
 } mdnn_call_t;
 
-/* Calls the real function with exactly these arguments and, if there is an accumulator, adds the part to its sum;
- * asynchronous on the handle's stream. */
+/* Calls the real function with exactly these arguments and, if there is an accumulator, adds the result to its sum.
+ * Only enqueues, in the handle's stream. */
 cudnnStatus_t mdnn_call_run(const mdnn_call_t *call);
 /* The real Get...WorkspaceSize for call->algo. */
 cudnnStatus_t mdnn_call_workspace(const mdnn_call_t *call, size_t *bytes);
 
-/* Reads the descriptors, or copies call->problem. UNSUPPORTED for problems that are never split: vectorised layouts,
- * more than three spatial dimensions, integer data. All of *problem is written. A NULL data pointer counts as aligned,
- * NULL alpha and beta as 1 and 0. */
+/* Fills all of *problem from the descriptors, or copies call->problem. UNSUPPORTED for problems that are never split:
+ * vectorised layouts, more than three spatial dimensions, integer data. A NULL data pointer counts as aligned, a NULL
+ * alpha as 1 and a NULL beta as 0. */
 mdnn_status_t mdnn_call_problem(const mdnn_call_t *call, mdnn_problem_t *problem);
 
 /* True if `algo` gives the same bits in every run (cuDNN's documentation of the enums). */
 bool mdnn_algo_is_deterministic(mdnn_direction_t direction, int algo);
-/* Neither FFT nor Winograd. */
+/* True if `algo` is neither FFT nor Winograd. */
 bool mdnn_algo_is_direct(mdnn_direction_t direction, int algo);
 int mdnn_algo_count(mdnn_direction_t direction);
 

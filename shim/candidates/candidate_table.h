@@ -1,6 +1,9 @@
-/* All known costs of one problem. There is a row for every part size and role, and in it a candidate for every
- * algorithm in every admissible math type and for every engine of the graph API. Measurements fill the table, and it is
- * loaded from and stored in the database. Not thread-safe: only the planner uses it (planning.h). */
+/* All known costs of one convolution problem. There is a row for every size of a part (a micro-batch) and its role
+ * (optimizer/micro_batch.h), and in it a candidate for every algorithm of the legacy API in every admissible math type
+ * and for every engine of the graph API. Measurements fill the table; it is loaded from and stored in the database
+ * (optimizer/database.h). Deferred candidates are those that the program's own search for the fastest plan times, so
+ * that we take their times from there. Not thread-safe: only the thread that plans uses it
+ * (shim/convolution/planning.h). */
 #ifndef MDNN_CANDIDATE_TABLE_H
 #define MDNN_CANDIDATE_TABLE_H
 
@@ -19,10 +22,10 @@ typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
     MDNN_CANDIDATE_UNSUPPORTED,
     MDNN_CANDIDATE_EXCLUDED,  /* its workspace was above the limit, or could not be allocated */
-    MDNN_CANDIDATE_POSTPONED, /* not planned here: an engine that a larger size runs within the
-                               * limit */
-    MDNN_CANDIDATE_DEFERRED,  /* not tried here: an engine that was deferred to a caller's own
-                              * search; for a caller that does not search it is measured */
+    MDNN_CANDIDATE_POSTPONED, /* an engine, not tried here: a larger size runs it in the limit */
+    /* An engine that was not tried here, since it was deferred to a caller's own search. It is measured for callers
+     * that do not search. */
+    MDNN_CANDIDATE_DEFERRED,
     MDNN_CANDIDATE_TIMED
 } mdnn_candidate_state_t;
 
@@ -35,12 +38,12 @@ typedef struct mdnn_cost_row {
     int64_t images;
     mdnn_part_role_t role;
     bool changed; /* since it was last remembered */
-    bool listed;  /* its engines are known from the heuristics or from a database, ... */
-    bool partly;  /* ... but perhaps not those that were deferred to a search anyway */
+    bool listed;  /* its engines are known from cuDNN's heuristics or from a database */
+    bool partly;  /* `listed`, but engines that would be deferred anyway may be missing */
     bool offered[MDNN_CANDIDATE_ENGINES]; /* by the heuristics for this size */
-    /* Of `candidates`; those beyond it are unknown, since most rows need few. */
+    /* Owned by the table. Candidates beyond `capacity` are UNKNOWN, since most rows need few. */
     int capacity;
-    mdnn_candidate_t *candidates; /* owned by the table */
+    mdnn_candidate_t *candidates;
     struct mdnn_cost_row *next;
 } mdnn_cost_row_t;
 
@@ -62,13 +65,13 @@ void mdnn_candidate_table_destroy(mdnn_candidate_table_t *table);
  * A limit below it admits nothing new. */
 uint64_t mdnn_candidate_table_next_limit(const mdnn_candidate_table_t *table, uint64_t limit_bytes);
 
-/* Takes what a database remembers about `problem`. A size and role that is in the database is settled, except for
- * candidates without a time. */
+/* Takes what `memory`, filled from a database, has about `problem`. For a size and role that is there, nothing needs to
+ * be measured, except for candidates without a time. */
 mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
                                         const mdnn_problem_t *problem,
                                         const mdnn_cost_memory_t *memory);
-/* Puts every size and role that changed since the last call into `memory`, as new; *any says
- * whether there was one. */
+/* Puts every size and role that changed since the last call into `memory`, marked as new (not in the database yet);
+ * *any says whether there was one. */
 mdnn_status_t mdnn_candidate_table_remember(mdnn_candidate_table_t *table,
                                             mdnn_cost_memory_t *memory, bool *any);
 
@@ -84,7 +87,7 @@ mdnn_cost_row_t *mdnn_candidate_table_row(mdnn_candidate_table_t *table, int64_t
 mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
 /* The same for reading. */
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
-/* Whether an engine is known to run here, or was not tried yet. */
+/* Whether an engine is known to run at this row's size and role, or was not tried there yet. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
 bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
 bool mdnn_cost_row_has_deferred(
@@ -100,13 +103,14 @@ const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_candidate_table_t *t
 /* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
 double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
                                       const mdnn_engine_t *engine, int64_t images);
-/* Takes an upper bound for the time of an engine on the whole batch, from a caller's own run. True if no measurement is
- * needed: the engine is `chosen` and at most `margin` slower than the best known one, or it was deferred to a search
- * and is far slower. It then counts as timed. */
+/* Takes an upper bound for the time of an engine on the whole batch, from a caller's own run. True if the engine need
+ * not be measured and now counts as timed: it is `chosen` and at most `margin` slower than the best known one, or it
+ * was deferred to a search and is far slower than the best known one. */
 bool mdnn_candidate_table_take_run(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer,
                                    const mdnn_own_run_t *run);
-/* Removes the candidate whose time is `cost` at a size, in both roles, since cuDNN cannot make it there. False if there
- * is none. It stays in the database, since another version of the library may be able to use it. */
+/* Removes, in both roles at one size, the candidate that has the cost `cost`, since cuDNN cannot make a plan for it
+ * there. False if there is none. It stays in the database, since another version of the library may be able to use it.
+ */
 bool mdnn_candidate_table_refuse(mdnn_candidate_table_t *table, int64_t images,
                                  const mdnn_cost_t *cost);
 /* The candidates are numbered from 0 to this number - 1. */

@@ -25,8 +25,8 @@ typedef struct mdnn_scratch {
     CUevent events[MDNN_SCRATCH_GROUPS + 1]; /* between groups */
     CUdeviceptr blocks[MDNN_SCRATCH_COUNT];  /* 0: none */
     uint64_t bytes[MDNN_SCRATCH_COUNT];
-    double call_us; /* how long the host took per call in the last timing */
-    bool cannot_hold;
+    double call_us;   /* how long the host took per call in the last timing */
+    bool cannot_hold; /* the GPU cannot be made to wait until everything is enqueued (`held`) */
 } mdnn_scratch_t;
 
 /* Makes events on a stream of our own, which outlives them, and allocates no memory yet. DEVICE on
@@ -50,11 +50,11 @@ typedef struct mdnn_timed_runs {
     bool held;     /* the GPU begins when all is enqueued */
 } mdnn_timed_runs_t;
 
-/* Runs the lead and then the groups, each with calls[i % distinct], all back to back; events give ms[groups] per call.
- * Waits; BUSY if that takes too long for calls that are worth measuring. The lead keeps the GPU busy while the host
- * enqueues, as the earlier parts of a split do: without it, short calls seemed up to 1.9 times slower than they ran
- * (H200). If the host takes longer for a call than the GPU, no lead is long enough, and without `held` this would time
- * the host. */
+/* Runs the lead and then the groups, back to back; the i-th call is calls[i % distinct]. Sets ms[g] to the milliseconds
+ * per call of group g, by events. Waits for the end; BUSY if that takes longer than calls that are worth measuring can.
+ * The lead keeps the GPU busy while the host enqueues, as the earlier parts of a split do. Without it, short calls
+ * seemed up to 1.9 times slower than they ran (H200). If the host takes longer for a call than the GPU, no lead is long
+ * enough; then only `held` keeps this from timing the host. */
 mdnn_status_t mdnn_scratch_time(mdnn_scratch_t *scratch, const mdnn_call_t *calls, size_t distinct,
                                 const mdnn_timed_runs_t *runs, double *ms);
 

@@ -1,6 +1,7 @@
-/* The library's own workspace under policy wd: one allocation per context, made once. It is divided among the streams
- * that run convolutions and, in the model `sum`, among their layers (arena_streams.h), and among captures
- * (arena_captures.h). A convolution leases its part while it is enqueued (lease.h). */
+/* The arena: the library's own workspace under policy wd, Workspace Division (optimizer/wd.h). It is one allocation per
+ * context, made once, and divided among the streams that run convolutions and, in the model `sum`, among their layers
+ * (arena_streams.h), and among captures (arena_captures.h). A convolution leases its part while it is enqueued
+ * (lease.h). */
 #ifndef MDNN_ARENA_H
 #define MDNN_ARENA_H
 
@@ -9,8 +10,8 @@
 
 typedef struct mdnn_arena mdnn_arena_t;
 
-/* True if policy wd can run a call of `plan` whatever workspace its caller brings, so that the caller may learn that it
- * needs none: the call runs without workspace, or in memory that the arena always reserves for one convolution. The
+/* True if policy wd can run a call of `plan` whatever workspace its caller brings, so that 0 bytes may be reported to
+ * the caller: the call runs without workspace, or in memory that the arena always reserves for one convolution. The
  * first call of a context allocates the arena, unless the stream of `call` is being captured. Allocating, and reserving
  * more for one convolution, wait for convolutions that are being enqueued, which may wait for the device; otherwise
  * this takes no lock. */

@@ -1,5 +1,5 @@
-/* The parts of an arena that captures have: each stream of each capture has memory of its own for good, since the
- * graphs may run at any time. */
+/* The parts of an arena (shim/convolution/arena.h) that belong to captures: each stream of each capture has memory of
+ * its own for good, since the captured graphs may run at any time. */
 #ifndef MDNN_ARENA_CAPTURES_H
 #define MDNN_ARENA_CAPTURES_H
 

@@ -10,18 +10,18 @@
 enum { MDNN_ARENA_SLOTS = 16, MDNN_ARENA_CAPTURES = 32 };
 enum { MDNN_ARENA_LEAST_BYTES = 1 << 20 };
 
-/* A stream and its region. Written under the arena's lock for writing, or under its lock for
- * reading together with the slot's own. */
+/* A stream and its region. Written by a holder of the arena's lock for writing, or of both the arena's lock for reading
+ * and the slot's own lock. */
 typedef struct mdnn_arena_slot {
     mdnn_lock_t lock;
     bool taken;
     CUstream stream;
     const void *thread; /* of the per-thread default stream; else NULL */
     CUevent event;      /* NULL: none could be made, so each use ends with a wait of the host */
-    /* the event marks the end of the last use; other threads read this flag, too */
+    /* There was a use, whose end `event` marks. Other threads read this flag, too. */
     _Atomic bool used;
     uint32_t waits;   /* slots for whose events the next use waits, one bit each */
-    uint64_t network; /* number of the network that `segments` are for; 0: none */
+    uint64_t network; /* number of the network for which `group` was divided; 0: none */
     mdnn_wd_group_t group;
     mdnn_watch_t *watch;
     _Atomic uint64_t last_call; /* value of the arena's `calls` */
@@ -39,12 +39,12 @@ typedef struct mdnn_arena_capture {
 struct mdnn_arena {
     CUcontext context;
     mdnn_shared_lock_t lock; /* reading: while a convolution is enqueued; writing: regions change */
-    /* the arena is allocated, or cannot be; the members above `slots` may then be read without the lock */
+    /* The arena is allocated, or cannot be; from then on the members above `slots` may be read without the lock. */
     _Atomic bool tried;
     CUdeviceptr base;
     uint64_t bytes;
     _Atomic uint64_t divisible_bytes; /* the rest belongs to captures; this never grows */
-    /* the most that a convolution needs to whose caller 0 bytes were reported; never shrinks */
+    /* The largest workspace of any convolution for which 0 bytes were reported to the caller; never shrinks. */
     _Atomic uint64_t promised_bytes;
     mdnn_arena_slot_t slots[MDNN_ARENA_SLOTS];
     mdnn_arena_capture_t captures[MDNN_ARENA_CAPTURES];
@@ -59,7 +59,7 @@ mdnn_arena_t *mdnn_arena_current(void);
 /* Allocates as much as the user allows, or as much of that as is available. The arena is locked for
  * writing, and this was not tried yet. */
 void mdnn_arena_allocate(mdnn_arena_t *arena);
-/* Bytes that streams keep for one convolution, whatever captures take. */
+/* The bytes that stay reserved for one convolution in the streams, whatever captures take. */
 uint64_t mdnn_arena_kept_bytes(const mdnn_arena_t *arena);
 /* The stream of a call, and whether it is being captured; false if that is not known. */
 bool mdnn_arena_find_stream(const mdnn_call_t *call, CUstream *stream, bool *capturing);

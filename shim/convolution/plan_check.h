@@ -1,4 +1,5 @@
-/* Invariants of a plan (shim/convolution/plan_internal.h) and of the table of plans, which debug builds check.
+/* Invariants of a plan (shim/convolution/plan_internal.h) and of the table of plans, which debug builds check. The
+ * terms are those of shim/convolution/plan_questions.h.
  *
  * Fronts of a set, for each combination of demands
  *   A front's workspaces increase from configuration to configuration, and their times decrease.
@@ -24,16 +25,16 @@
 #include "shim/convolution/plan_internal.h"
 
 #ifdef MDNN_DEBUG
-/* *broken: the first rule that does not hold. The caller is the planner, or the only thread that
+/* Whether all rules hold; *broken: the first that does not. The caller is the thread that plans, or the only one that
  * has the plan. */
 bool mdnn_conv_plan_is_valid(const mdnn_conv_plan_t *plan, const char **broken);
 /* The planning lock is held. */
 bool mdnn_conv_plan_engines_are_valid(const mdnn_conv_plan_t *plan, const char **broken);
-/* `first` of the table's plans, whose lock is held. *looks: what the check took. */
+/* The same for the table whose first plan is `first`; its lock is held. *looks: how many plans the check looked at. */
 bool mdnn_plan_table_is_valid(mdnn_conv_plan_t *first, const char **broken, uint64_t *looks);
 
-/* Called after a change: abort if a rule is broken. A large table is checked after some changes
- * only. */
+/* Called after a change; abort the process if a rule is broken. A large table is checked only after some of the
+ * changes. */
 void mdnn_conv_plan_check(const mdnn_conv_plan_t *plan);
 void mdnn_conv_plan_check_engines(const mdnn_conv_plan_t *plan);
 void mdnn_plan_table_check(mdnn_conv_plan_t *first);

@@ -1,12 +1,13 @@
-/* Pinned host memory in equal slots, made ahead of need.
+/* Pinned (page-locked) host memory in slots of equal size, made ahead of need; content of the device's memory that is
+ * away lies there.
  *
- * A thread of ours creates pieces of 64 MiB or more and cuts them into slots. The pieces are handles of the driver's
- * virtual memory API on the device's NUMA node: creating them disturbs nobody, while cuMemHostAlloc stops every launch
- * of the process (docs/benchmarks/h200-virtual-memory.md). Without such handles the thread uses cuMemHostAlloc. On the
- * simulated GPU there is no thread: the request for a slot makes a piece, so that every run is the same.
+ * A thread of the library creates pieces of 64 MiB or more and cuts them into slots. The pieces are handles of the
+ * driver's virtual memory API on the device's NUMA node: creating them disturbs nobody, while cuMemHostAlloc stops
+ * every launch of the process (docs/benchmarks/h200-virtual-memory.md). Without such handles the thread uses
+ * cuMemHostAlloc. On the simulated GPU there is no thread: the request for a slot makes a piece, so that every run is
+ * the same.
  *
- * Slots that can also be mapped elsewhere are one handle each, since only whole handles can be
- * mapped.
+ * Slots that can also be mapped at other addresses are one handle each, since only whole handles can be mapped.
  *
  * Nothing is given back to the driver before the pool ends. The thread blocks all signals, starts at the first
  * request for a slot and stops in an exit handler. Thread-safe: it has a lock of its own, which is
@@ -20,11 +21,12 @@
 
 typedef struct mdnn_pinned_pool mdnn_pinned_pool_t;
 
-/* What all slots of the process share: its own limit, and the registry of the limits that processes share. */
+/* What the pools of a process share: the limit of the process, and the registry of limits that several processes share
+ * (config/node/node_registry.h). */
 typedef struct mdnn_host_account {
-    uint64_t limit_bytes;
+    uint64_t limit_bytes;           /* on made_bytes */
     mdnn_node_registry_t *registry; /* NULL: the process shares no limit */
-    _Atomic uint64_t made_bytes;
+    _Atomic uint64_t made_bytes;    /* in all pools */
 } mdnn_host_account_t;
 
 typedef struct mdnn_pinned_pool_config {
@@ -32,8 +34,8 @@ typedef struct mdnn_pinned_pool_config {
     CUdevice device;
     CUcontext context;
     uint64_t slot_bytes;          /* a power of two, at least 2 MiB */
-    mdnn_host_account_t *account; /* outlives it */
-    bool background;              /* with the thread */
+    mdnn_host_account_t *account; /* borrowed until destroy */
+    bool background;              /* the thread makes slots; false: the request for a slot does */
     bool mappable;                /* each slot can be mapped at another address, too */
     bool is_trial;                /* failures are not logged: the caller reports them */
 } mdnn_pinned_pool_config_t;
@@ -44,23 +46,23 @@ mdnn_status_t mdnn_pinned_pool_create(const mdnn_pinned_pool_config_t *config,
 /* Ends the thread; gives all memory back to the driver. Accepts NULL. */
 void mdnn_pinned_pool_destroy(mdnn_pinned_pool_t *slots);
 
-/* Orders that at least this many bytes be made, within the limit; a later call can only enlarge the order. Memory that
- * other slots of the account took is not available. */
+/* Makes the pool grow to at least this many bytes, within the limit; a later call can only raise the number.
+ * Memory that other pools of the account took is not available. */
 void mdnn_pinned_pool_want(mdnn_pinned_pool_t *slots, uint64_t bytes);
 
-/* *slot: an address for copies to and from the device (cuMemcpy*Async). BUSY: none is free, and
- * more are being made (the order has grown for that). OUT_OF_MEMORY: there is no more. */
+/* Takes a slot. *slot: its address, for copies to and from the device (cuMemcpy*Async). BUSY: none is free, and more
+ * are being made. OUT_OF_MEMORY: the limit is reached, or the host has no more. */
 mdnn_status_t mdnn_pinned_pool_take(mdnn_pinned_pool_t *slots, uint64_t *slot);
 void mdnn_pinned_pool_give(mdnn_pinned_pool_t *slots, uint64_t slot);
 /* Waits until take would not answer BUSY. */
 mdnn_status_t mdnn_pinned_pool_wait(mdnn_pinned_pool_t *slots);
 
-/* Maps a slot (mappable, and taken) at `address` as well, for the devices that `access` names,
- * until unmap. A map that fails has changed nothing. One thread at a time. */
+/* Maps a slot, which the caller took from a pool that is `mappable`, at `address` as well, for the devices that
+ * `access` names, until unmap. A map that fails has changed nothing. One thread at a time. */
 CUresult mdnn_pinned_pool_map(mdnn_pinned_pool_t *slots, uint64_t slot, CUdeviceptr address,
                               const CUmemAccessDesc *access, size_t count);
 CUresult mdnn_pinned_pool_unmap(mdnn_pinned_pool_t *slots, uint64_t slot);
-/* Gives further access to all slots that are mapped in this way. */
+/* Gives further access to all slots that are mapped by mdnn_pinned_pool_map. */
 CUresult mdnn_pinned_pool_let(mdnn_pinned_pool_t *slots, const CUmemAccessDesc *access);
 
 /* Why there are no more slots; CUDA_SUCCESS: there may be more. */

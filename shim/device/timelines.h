@@ -11,9 +11,9 @@
  * capture stays known. Marks also record their events immediately in streams of a thread's own (CU_STREAM_PER_THREAD),
  * which no other thread can name.
  *
- * Thread-safe: one lock, which is not held while the host waits, and no other lock is needed in that time. Calls only
- * the driver, in the stream's context; the caller has relaxed the thread's capture mode. DEVICE is a failure of
- * shim/real/failure.h. */
+ * Thread-safe: one lock, which is not held while the host waits, and no other lock is taken while it is held. Calls
+ * only the driver, in the stream's context; the caller has relaxed the thread's capture mode. The status DEVICE means
+ * that a driver call failed; mdnn_failure_take (shim/real/failure.h) returns its result. */
 #ifndef MDNN_TIMELINES_H
 #define MDNN_TIMELINES_H
 
@@ -23,8 +23,9 @@
 
 typedef struct mdnn_timelines mdnn_timelines_t;
 
-/* The stream of memory that any stream may use immediately (cuMemAlloc). Nothing is enqueued in it and its points have
- * passed; instead of this stream, the host must wait. No stream of the driver has this number. */
+/* A number that stands for no stream; the driver gives it to none. It is the stream of memory that any stream may use
+ * immediately (cuMemAlloc). Nothing is enqueued in it, and its points have passed; where this stream would have to
+ * wait, the host must wait instead. */
 #define MDNN_NO_STREAM UINT64_MAX
 
 /* NULL if memory is short. `driver` must live as long. */
@@ -61,8 +62,8 @@ mdnn_status_t mdnn_timelines_wait_simulated(mdnn_timelines_t *timelines, mdnn_st
 mdnn_status_t mdnn_timelines_wait_a_while(mdnn_timelines_t *timelines, mdnn_stream_point_t point,
                                           double seconds);
 /* Called before work is enqueued that may wait for the program: makes sure that the points that are marked so far pass
- * as soon as the work before them has ended, and not only with later work. The first function takes the stream's
- * number. Does nothing for unknown streams. */
+ * as soon as the work before them has ended, and not only with later work. fix takes the stream's number, fix_stream
+ * its handle. Do nothing for unknown streams. */
 void mdnn_timelines_fix(mdnn_timelines_t *timelines, uint64_t number);
 void mdnn_timelines_fix_stream(mdnn_timelines_t *timelines, CUstream stream, bool per_thread);
 /* A number that grows from one call to the next if work has ended in any stream between them. */

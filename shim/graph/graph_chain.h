@@ -1,6 +1,6 @@
-/* Turns a graph of operations, as its plan or the program describes it, into a convolution problem,
- * if it is one that we can run in another way. The readers (graph_json, graph_follow) fill
- * mdnn_chain_graph_t.
+/* Turns a graph of cuDNN's backend API into a convolution problem (optimizer/problem.h), if it is one that we can run
+ * in another way. A reader fills mdnn_chain_graph_t from the JSON text of an execution plan (shim/graph/graph_json.h)
+ * or from the descriptors of the program (shim/graph/graph_follow.h).
  *
  * These graphs are recognised: one convolution in any direction; or a forward convolution followed, in any order and
  * through virtual tensors, by at most one bias, one residual and one activation. Every other graph passes. It is better
@@ -12,7 +12,7 @@
 #include "optimizer/problem.h"
 #include "shim/graph/json.h"
 
-typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
+typedef enum mdnn_graph_kind { /* recognised, or why the graph goes to cuDNN unchanged; counted by kind */
                                MDNN_GRAPH_RECOGNISED,
                                MDNN_GRAPH_NO_CONVOLUTION,
                                MDNN_GRAPH_MANY_OPERATIONS, /* operations that are not understood, or
@@ -25,13 +25,13 @@ typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
                                MDNN_GRAPH_KIND_COUNT
 } mdnn_graph_kind_t;
 
-/* The problem as mdnn_problem_t describes it, with these additions:
+/* A recognised graph. `problem` is as mdnn_problem_t describes it, with these additions:
  * - x, w and y name the convolution's tensors in every direction; after a chain, y is what the last operation writes. z
  *   is the residual, and bias has the dims 1 k 1 1 (1).
  * - strides are positive. If a dimension has one element and its stride is not positive, it gets a stride just beyond
  *   what the later dimensions span.
- * - w always has its strides. It has a format if the legacy API can express the layout, otherwise -1. Where both
- *   formats fit (one input channel per group, or one element per plane), it has the format of x.
+ * - w always has its strides. It has a format if the legacy API can express the layout, otherwise -1. If NCHW and NHWC
+ *   both fit (one input channel per group, or one element per plane), it has the format of x.
  * - spatial_dims is 1 for tensors of three dims.
  * - alignment_bytes is what the graph demands of each tensor's address.
  * - alpha1 of a pointwise operation scales the output of the operation before it, and alpha2 scales the other operand,
@@ -43,7 +43,7 @@ typedef enum mdnn_graph_kind { /* why a graph passes; counted by kind */
  *   plan. */
 typedef struct mdnn_graph {
     mdnn_problem_t problem;
-    int64_t x_uid, w_uid, y_uid, z_uid, bias_uid; /* valid where problem has that tensor */
+    int64_t x_uid, w_uid, y_uid, z_uid, bias_uid; /* valid if `problem` has that tensor */
 } mdnn_graph_t;
 
 /* ---- a graph as a reader fills it in ---- */
@@ -101,9 +101,9 @@ typedef struct mdnn_chain_graph {
  * `pointwise` counts those with the modes above, `others` all other operations. */
 mdnn_graph_kind_t mdnn_chain_survey(int convolutions, int pointwise, bool others);
 
-/* A pointwise operation without a mode, and with cuDNN's defaults. */
+/* Returns a pointwise operation without a mode, and with cuDNN's defaults. */
 mdnn_chain_pointwise_t mdnn_chain_pointwise(void);
-/* False if there is no such tensor, if one with that uid exists already, or if there are too
+/* Adds a tensor. false: its dims, strides or alignment make no sense, one with its uid exists already, or there are too
  * many. */
 bool mdnn_chain_add_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *tensor);
 /* The same, but the tensor may already exist. */
@@ -111,7 +111,8 @@ bool mdnn_chain_use_tensor(mdnn_chain_graph_t *said, const mdnn_chain_tensor_t *
 /* NULL if there is no tensor with that uid. */
 mdnn_chain_tensor_t *mdnn_chain_find(mdnn_chain_graph_t *said, int64_t uid);
 
-/* *graph is untouched unless the result is RECOGNISED. Changes *said while it works. */
+/* Fills *graph from what a reader has filled in. *graph is untouched unless the result is RECOGNISED. Changes *said
+ * while it works. */
 mdnn_graph_kind_t mdnn_chain_recognise(mdnn_chain_graph_t *said, mdnn_graph_t *graph);
 
 #endif

@@ -1,6 +1,6 @@
-/* What the program has set on one descriptor of the backend API, by value. A link to another descriptor is kept with
- * the number that the other descriptor had when the link was set. A descriptor that is destroyed, initialized or filled
- * again gets another number, so it is never mistaken for its earlier state. One thread at a time. */
+/* A piece: a copy of what the program has set on one descriptor of cuDNN's backend API. A link to another descriptor is
+ * kept with the number that the other descriptor had when the link was set. A descriptor that is destroyed, initialized
+ * or filled again gets another number, so it is never mistaken for its earlier state. One thread at a time. */
 #ifndef MDNN_GRAPH_PIECE_H
 #define MDNN_GRAPH_PIECE_H
 
@@ -15,7 +15,7 @@ typedef struct mdnn_piece_link {
 } mdnn_piece_link_t;
 
 typedef union mdnn_piece_value {
-    int64_t integer; /* also enumerators and truths */
+    int64_t integer; /* also enumerators and booleans */
     double number;
     mdnn_piece_link_t link;
 } mdnn_piece_value_t;

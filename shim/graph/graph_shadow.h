@@ -1,7 +1,7 @@
-/* What we must know about the program's backend descriptors and cannot read back from cuDNN: the
- * contents of variant packs, the handle of an execution plan, and the workspace sizes that were
- * reported. A shadow is found by the descriptor's address from creation to destruction; a reused
- * address begins with a new shadow.
+/* Shadows: what we must know about the program's backend descriptors and cannot read back from cuDNN. That is the
+ * contents of variant packs, the handle of an execution plan, and the workspace sizes that were reported to the
+ * program. A shadow is found by the descriptor's address from creation to destruction; a reused address begins with a
+ * new shadow.
  *
  * A shadow belongs to its descriptor: like cuDNN's descriptor it must not be used by two threads at
  * once while one of them writes. The table itself is thread-safe. */
@@ -16,7 +16,7 @@
 
 enum { MDNN_PACK_POINTERS = 16 };
 
-/* The values of the last SetAttribute, in `few` or, if that is too small, on the heap. */
+/* The values of the last cudnnBackendSetAttribute, in `few` or, if that is too small, on the heap. */
 typedef struct mdnn_pack_values {
     uint64_t few[MDNN_PACK_POINTERS];
     uint64_t *many;      /* owned; NULL: none yet */
@@ -26,32 +26,33 @@ typedef struct mdnn_pack_values {
 typedef struct mdnn_pack_shadow {
     mdnn_pack_values_t uids, pointers;
     void *workspace;
-    bool overridden; /* shapes or strides are not the plan's */
+    bool overridden; /* the pack gives shapes or strides other than the plan's */
     bool finalized;
 } mdnn_pack_shadow_t;
 
 struct mdnn_graph_record;
 
-/* Atomic, since several threads may execute one plan. */
+/* The shadow of an execution plan. Its members are atomic, since several threads may execute one plan. */
 typedef struct mdnn_plan_shadow {
     cudnnHandle_t handle; /* the plan's own or its graph's; NULL: unknown */
-    bool deviceless;      /* made for a described device */
-    /* Number of its engine configuration; 0: none that can be asked. */
+    bool deviceless;      /* the plan was made for a described device, not for one that is there */
+    /* The number of the plan's engine configuration (mdnn_configuration_shadow_t); 0: the program cannot ask one. */
     _Atomic uint64_t configuration;
-    _Atomic uint64_t
-        reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    /* More was reported than the plan itself takes, and it has not run yet. */
+    /* The least workspace that any query of the program got; UINT64_MAX: it has not asked. */
+    _Atomic uint64_t reported_bytes;
+    /* More was reported than the plan itself takes, and the plan has not run yet. */
     _Atomic bool generous;
     _Atomic bool finalized;
     _Atomic bool looked_at;           /* `record` is final */
-    struct mdnn_graph_record *record; /* owned; NULL: passes */
+    struct mdnn_graph_record *record; /* owned; NULL: the plan goes to cuDNN unchanged */
 } mdnn_plan_shadow_t;
 
-/* Atomic as well: one thread may make a plan from the configuration while another asks. */
+/* The shadow of an engine configuration. Its members are atomic, since one thread may make a plan from it while another
+ * thread asks for its workspace. */
 typedef struct mdnn_configuration_shadow {
-    _Atomic uint64_t
-        reported_bytes; /* least workspace that any query returned; UINT64_MAX: none asked */
-    /* The same number for all descriptors of one plan's configuration; 0: no plan was made from it. */
+    /* As in mdnn_plan_shadow_t. */
+    _Atomic uint64_t reported_bytes;
+    /* All descriptors of one plan's configuration have the same number; 0: no plan was made from it. */
     _Atomic uint64_t number;
 } mdnn_configuration_shadow_t;
 
@@ -81,23 +82,23 @@ void mdnn_shadow_finalize(cudnnBackendDescriptor_t descriptor);
 mdnn_shadow_t *mdnn_shadow_find(cudnnBackendDescriptor_t descriptor,
                                 cudnnBackendDescriptorType_t type);
 
-/* An answer to a plan's query is never larger than an earlier one, which the program may have kept. Returns the
- * answer. */
+/* Returns the workspace size that a query of the plan gets if `bytes` are needed, and notes it. It is never larger than
+ * an earlier one, which the program may have kept. */
 uint64_t mdnn_shadow_report(mdnn_plan_shadow_t *plan, uint64_t bytes);
-/* `plan` was made from this configuration: an answer for one is an answer for the other. */
+/* Notes that `plan` was made from this configuration: a size that was reported for one counts for the other, too. */
 void mdnn_shadow_join(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
-/* The same for a configuration that `plan` gave out; earlier answers of the descriptor do not
- * count. */
+/* The same for a descriptor that the program had filled with the configuration of `plan`; sizes that were reported for
+ * the descriptor earlier do not count. */
 void mdnn_shadow_fill(mdnn_plan_shadow_t *plan, mdnn_configuration_shadow_t *configuration);
-/* Notes that the program got this answer for the configuration, and thereby for its plans. */
+/* Notes that `bytes` were reported to the program for the configuration, and thereby for its plans. */
 void mdnn_shadow_report_configuration(mdnn_configuration_shadow_t *configuration, uint64_t bytes);
 
 /* Keeps `count` elements of eight bytes. */
 void mdnn_pack_keep(mdnn_pack_values_t *values, int64_t count, const void *elements);
 /* Whether there is a pointer for every uid, and the pack overrides nothing in the plan. */
 bool mdnn_pack_is_plain(const mdnn_pack_shadow_t *pack);
-/* Data pointer of a tensor; NULL if the pack does not name it, or names it twice with two pointers.
- * The pack is plain. */
+/* The data pointer of a tensor in a plain pack; NULL if the pack does not name the tensor, or names it with two
+ * different pointers. */
 void *mdnn_pack_pointer(const mdnn_pack_shadow_t *pack, int64_t uid);
 
 #endif

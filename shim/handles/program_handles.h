@@ -1,9 +1,13 @@
-/* Handles of cuMemCreate, and reserved addresses, as the program has them: which handles are virtual, and what lies
- * where (docs/design/handles.md).
+/* The program's handles of cuMemCreate and the addresses that it reserved (docs/design/handles.md): which handles are
+ * virtual, and what is mapped where.
  *
- * A handle of the program's is a number that we made up, or the driver's own handle, which is not known here. A call
- * that changes a handle claims it: until the claim is let go, no other call changes the handle or the addresses to
- * which it belongs. Thread-safe. */
+ * Under a budget, cuMemCreate returns a number that we made up. Such a handle is virtual: it has no memory (a promise)
+ * until the program has mapped it and allowed access there; then its content is an allocation that can leave the device
+ * (offload/memory/memory.h). It becomes real, a handle of the driver's, when the program asks for something that only
+ * the driver can do. Other handles are the driver's from the beginning, and not known here.
+ *
+ * A call that changes a handle claims it: until the claim is let go, no other call changes the handle or the addresses
+ * to which it belongs. Thread-safe. */
 #ifndef MDNN_PROGRAM_HANDLES_H
 #define MDNN_PROGRAM_HANDLES_H
 
@@ -18,19 +22,21 @@ typedef struct mdnn_program_addresses mdnn_program_addresses_t;
 /* Only the call that has claimed one of these uses it. Some members are also read without a claim, for all handles or
  * addresses; these are changed only under the lock of program_handles.c. */
 struct mdnn_program_handle {
-    CUmemGenericAllocationHandle value; /* the program's, */
-    CUmemGenericAllocationHandle real;  /* and the driver's; 0: there is none */
+    CUmemGenericAllocationHandle value; /* the number that the program has */
+    CUmemGenericAllocationHandle real;  /* the driver's handle; 0: there is none */
     uint64_t bytes;
     CUdevice device;
     CUmemAllocationProp properties;
-    uint64_t releases; /* that are still to come */
-    /* Only while it is not real: */
-    /* where it is mapped, or where its content lies; NULL: a promise */
+    uint64_t releases; /* calls of cuMemRelease that are still to come */
+    /* Only while the handle is virtual (from here to `access`): where it is mapped, or where its content lies; NULL: it
+     * was not mapped yet. */
     mdnn_program_addresses_t *place;
-    bool mapped, begun; /* it is mapped there; it has content there */
-    uint64_t access;    /* devices that may use the mapping, one bit each */
-    bool lost;          /* its device was reset */
-    bool gone, claimed;
+    bool mapped;     /* it is mapped at `place` */
+    bool begun;      /* it has content at `place` */
+    uint64_t access; /* devices that may use the mapping, one bit each */
+    bool lost;       /* its device was reset */
+    bool gone;       /* it is deleted when the claim ends */
+    bool claimed;
     mdnn_program_handle_t *next;
 };
 
@@ -41,23 +47,25 @@ struct mdnn_program_addresses {
     bool freed;          /* by the program, but its guest's content is still there */
     bool in_parts;       /* something other than one whole virtual handle was mapped there */
     uint64_t real_bytes; /* mapped there by the driver */
-    mdnn_program_handle_t *guest; /* whose place it is */
-    bool gone, claimed;
+    mdnn_program_handle_t *guest; /* the virtual handle whose place this is; NULL: none */
+    bool gone;                    /* deleted when the claim ends */
+    bool claimed;
 };
 
-/* What a call works on; each may be NULL. */
+/* What one call has claimed; each may be NULL. */
 typedef struct mdnn_program_claim {
-    mdnn_program_handle_t *handle;
-    mdnn_program_addresses_t *addresses; /* around its address */
-    mdnn_program_handle_t *guest;        /* the handle that lay there when they were claimed */
-    mdnn_program_addresses_t *place;
+    mdnn_program_handle_t *handle;       /* the handle that the call names */
+    mdnn_program_addresses_t *addresses; /* the reservation around the address that it names */
+    mdnn_program_handle_t *guest;        /* the guest of `addresses` when they were claimed */
+    mdnn_program_addresses_t *place;     /* the place of `handle` */
 } mdnn_program_claim_t;
 
-/* Whether the value is a number of ours, which the driver does not know. True even if no handle has this number any
+/* Whether the value is one of our numbers, which the driver does not know. True even if no handle has this number any
  * more. */
 bool mdnn_program_is_ours(CUmemGenericAllocationHandle value);
 /* Claims the handle (if it is not 0 and not the driver's) and the reserved addresses around `address` (if that is not
- * 0), each with its counterpart. Waits for other calls that have claimed one of these. */
+ * 0), with the place of that handle and the guest of those addresses. Waits for other calls that have claimed one of
+ * these. */
 mdnn_program_claim_t mdnn_program_claim(CUmemGenericAllocationHandle value, uint64_t address);
 /* Ends the claim. Handles and addresses that are marked `gone` are deleted, so they must not be used after that. */
 void mdnn_program_let_go(mdnn_program_claim_t claim);
@@ -68,15 +76,16 @@ bool mdnn_program_has_reserved(uint64_t address);
 bool mdnn_program_properties_at(uint64_t address, CUmemAllocationProp *properties);
 
 /* ---- without a claim ---- */
-/* Makes a promise. CUDA_ERROR_NOT_SUPPORTED: the driver is to create the handle. */
+/* Makes a virtual handle without memory. CUDA_ERROR_NOT_SUPPORTED: the caller has the driver create the handle. */
 CUresult mdnn_program_create(CUmemGenericAllocationHandle *value, uint64_t bytes,
                              const CUmemAllocationProp *properties);
 /* Reserves addresses of ours for the program, or returns CUDA_ERROR_NOT_SUPPORTED. */
 CUresult mdnn_program_reserve(CUdeviceptr *address, uint64_t bytes, uint64_t alignment);
 /* Notes that the driver has reserved addresses for the program. */
 void mdnn_program_reserved(uint64_t address, uint64_t bytes);
-/* For a handle that the driver has just returned: if it belongs to one of ours, the program's number, which is then to
- * be released once more (the driver's own reference is released here). Otherwise the driver's handle. */
+/* For a handle `real` that the driver has just returned. If it is the real handle of one of ours, returns that one's
+ * number for the program, which must then release it once more (the driver's own reference is released here). Otherwise
+ * returns `real`. */
 CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real);
 /* Called before the device is reset: virtual handles there become real, or are lost. */
 void mdnn_program_device_ends(CUdevice device);
@@ -94,7 +103,7 @@ CUresult mdnn_program_let(mdnn_program_addresses_t *addresses, const CUmemAccess
                           size_t count);
 /* Notes that the program has released the handle once. */
 void mdnn_program_release(mdnn_program_handle_t *handle);
-/* Frees addresses of ours. CUDA_ERROR_INVALID_VALUE: something is mapped there. */
+/* Frees our addresses. CUDA_ERROR_INVALID_VALUE: something is mapped there. */
 CUresult mdnn_program_free(mdnn_program_addresses_t *addresses);
 /* Notes that something other than one whole virtual handle is now mapped there. */
 void mdnn_program_note_parts(mdnn_program_addresses_t *addresses);

@@ -1,6 +1,7 @@
-/* The driver's hooks (shim/interpose/driver_hooks.def): their list, their real functions, and how lookups lead to them.
- * Everything that CUDA does in a process passes here, whoever calls, since every copy of cudart gets the driver's
- * functions by cuGetProcAddress.
+/* The hooks of the driver's functions (shim/interpose/driver_hooks.def): their list, and how lookups lead to them. A
+ * hook is our function that runs in place of the driver's, the real function; an entry is the address of a hook that a
+ * caller gets when it looks the function up. Everything that CUDA does in a process passes here, whoever calls, since
+ * every copy of cudart gets the driver's functions by cuGetProcAddress.
  *
  * While no budget is on, a hook only checks whether one is, and lookups return real pointers. */
 #ifndef MDNN_DRIVER_H
@@ -38,8 +39,8 @@ typedef enum mdnn_driver_hook {
     MDNN_DRIVER_COUNT
 } mdnn_driver_hook_t;
 
-/* The exported entries, under names of our own: the symbols' names are macros in cuda.h. Our own
- * operations on memory that may be virtual go through them. */
+/* The exported entries, under our own names, since the symbols' names are macros in cuda.h. Our own operations on
+ * memory that may be virtual go through them. */
 #define PARAMETERS(...) __VA_ARGS__
 #define DRIVER_HOOK(symbol, type, hook, own, parameters, arguments)                                \
     CUresult mdnn_driver_##symbol(parameters) __asm__(#symbol);
@@ -68,15 +69,15 @@ typedef enum mdnn_driver_hook {
  * already. false: call the real function. Every true needs one mdnn_driver_leave. */
 bool mdnn_driver_enter(void);
 void mdnn_driver_leave(void);
-/* Inside a hook: an address in the code that called the driver. */
+/* An address in the code that called the driver. Called only inside a hook. */
 const void *mdnn_driver_caller(void);
-/* Called after an allocation that a library wanted to stay: logs one line if it does not. */
+/* Called after the real call for memory that a library wanted to stay on the device; logs one line if that failed. */
 void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result);
-/* Whether exit handlers run, so that nothing has to be freed. */
+/* Whether the process runs its exit handlers, so that nothing has to be freed. */
 bool mdnn_driver_is_exiting(void);
 
-/* The entry that replaces `function`, which the driver gave for the API `name` in that version and
- * family (`own_stream`: the one where stream 0 is the thread's own); `function` itself if it is not hooked. */
+/* The entry that replaces `function`, which the driver returned for the function `name` in this version. `own_stream`:
+ * the form in which stream 0 is the thread's own. Returns `function` itself if it is not hooked. */
 void *mdnn_driver_route(const char *name, void *function, int version, bool own_stream);
 
 /* For dlsym: whether a symbol of that name is hooked, and the entry that replaces `found`, which is the driver's

@@ -1,5 +1,6 @@
-/* Finds the addresses that the driver's operations name where these are more than plain arguments. Each function passes
- * addresses of ours on to mdnn_virtual_name. */
+/* Finds the addresses that the driver's operations (copies, fills) name, where they are in structures instead of plain
+ * arguments. The functions mdnn_name_* pass those that the library manages on to mdnn_virtual_name
+ * (shim/vmem/virtual_memory.h); the functions mdnn_copies_* and mdnn_sets_* report what is written. */
 #ifndef MDNN_DRIVER_NAMES_H
 #define MDNN_DRIVER_NAMES_H
 
@@ -26,11 +27,11 @@ void mdnn_copies_box_2d(mdnn_transfers_t *transfers, const CUDA_MEMCPY2D *box, b
 void mdnn_copies_boxes_3d(mdnn_transfers_t *transfers, const CUDA_MEMCPY3D_BATCH_OP *boxes,
                           size_t count);
 
-/* In which order a batch reads its sources. */
+/* When the copies of a batch read their sources. */
 typedef struct mdnn_orders {
     const CUmemcpyAttributes *attributes;
-    const size_t *starts; /* the first copy to which each of them applies */
-    size_t count;
+    const size_t *starts; /* attributes[i] applies from copy starts[i] on */
+    size_t count;         /* of attributes */
 } mdnn_orders_t;
 
 static inline mdnn_orders_t mdnn_orders(const CUmemcpyAttributes *attributes, const size_t *starts,
@@ -42,7 +43,7 @@ static inline mdnn_orders_t mdnn_orders(const CUmemcpyAttributes *attributes, co
 void mdnn_copies_each(mdnn_transfers_t *transfers, const CUdeviceptr *to, const CUdeviceptr *from,
                       const size_t *bytes, size_t count, mdnn_orders_t orders);
 
-/* One side of a box: an address, or 0 where it lies in an array. */
+/* The address of one side (source or destination) of a box, which is a rectangular copy; 0 if it lies in an array. */
 uint64_t mdnn_side(CUmemorytype type, CUdeviceptr device, const void *host, uint64_t offset);
 void mdnn_copies_slices(mdnn_transfers_t *transfers, mdnn_transfer_t first, uint64_t slices,
                         uint64_t to_step, uint64_t from_step);
@@ -69,8 +70,8 @@ void mdnn_copies_slices(mdnn_transfers_t *transfers, mdnn_transfer_t first, uint
 /* Lets moves go on while the program waits for everything in its context. */
 void mdnn_wait_for_context(void);
 
-/* One side of a box. The base may lie before the allocation; only the address to which the offsets
- * lead counts. `device` and `host` are both addresses; the memory type says which one is used. */
+/* Names one side of a box. The base may lie before the allocation; only the address to which the offset leads counts.
+ * The memory type says whether `device` or `host` is the base. */
 void mdnn_name_side(mdnn_virtual_operation_t *operation, CUmemorytype type, CUdeviceptr device,
                     const void *host, uint64_t offset, mdnn_use_role_t role);
 

@@ -1,5 +1,7 @@
-/* Hooks of cuBLAS, cuSOLVER, cuFFT and NCCL (shim/interpose/library_hooks.def). Programs that do not use these
- * libraries never come here, and we load nothing. Without a budget a hook costs only the test for one. */
+/* Hooks of cuBLAS, cuSOLVER, cuFFT and NCCL (shim/interpose/library_hooks.def): our functions that run in place of
+ * theirs. Their kernels use memory that no kernel parameter names (indirect operands, shim/vmem/indirect_operands.h),
+ * so the hooks name it. Programs that do not use these libraries never come here, and we load nothing. Without a budget
+ * a hook costs only the test for one. */
 #ifndef MDNN_LIBRARY_HOOKS_H
 #define MDNN_LIBRARY_HOOKS_H
 
@@ -27,20 +29,22 @@ void *mdnn_library_entry_of_symbol(const char *symbol, const char *soname, void 
 
 /* ---- arrays of pointers ---- */
 
+/* How a call gets the memory to which its arrays of pointers, in device memory, point. */
 typedef enum mdnn_batch_way {
     MDNN_BATCH_PASSED,    /* there is nothing that could be away */
     MDNN_BATCH_UNTRACKED, /* everything is resident, and stays so */
-    MDNN_BATCH_READ,      /* the arrays are read back */
-    MDNN_BATCH_ALL        /* captured: it may use everything that lives */
+    MDNN_BATCH_READ,      /* the arrays are read back, and what they point to is named */
+    MDNN_BATCH_ALL        /* the call is captured, and names everything that lives */
 } mdnn_batch_way_t;
 
-/* A call: begin, each of its arrays, the real call, end. */
+/* A call that takes arrays of pointers. The hook calls mdnn_batch_begin, mdnn_batch_array for each array, the real
+ * function and mdnn_batch_end. */
 typedef struct mdnn_batch {
     mdnn_indirect_operands_t operands;
     mdnn_batch_way_t way;
     CUstream stream;
-    struct mdnn_virtual_device *device; /* UNTRACKED, */
-    uint64_t number;                    /* and the stream's */
+    struct mdnn_virtual_device *device; /* UNTRACKED: the device */
+    uint64_t number;                    /* UNTRACKED: the stream's number there */
     const char *name;
 } mdnn_batch_t;
 
@@ -58,10 +62,11 @@ void mdnn_transform_end(mdnn_indirect_operands_t *operands);
 
 /* ---- NCCL ---- */
 
-/* A collective: begin, each of its buffers, the real call, end. */
+/* A collective call. The hook calls mdnn_collective_begin, mdnn_collective_buffer for each buffer, the real function
+ * and mdnn_collective_end. */
 typedef struct mdnn_collective {
-    mdnn_indirect_operands_t own;    /* outside a group */
-    mdnn_indirect_operands_t *names; /* that list, or the group's */
+    mdnn_indirect_operands_t own;    /* the buffers of a call outside a group */
+    mdnn_indirect_operands_t *names; /* `own`, or the list of the group */
     void *comm;
 } mdnn_collective_t;
 

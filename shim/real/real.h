@@ -1,9 +1,10 @@
-/* The real functions behind the hooks.
+/* The real functions: those of CUDA and cuDNN that would run without us. A hook is our function that runs in place of a
+ * library's; the host is the process that has loaded us (docs/glossary.md).
  *
- * Order of the search: a pointer remembered from a dlsym of the host, the next definition in the
- * global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds nothing inside
- * Python, whose libraries are RTLD_LOCAL. We never load a library. Tables are built without a lock
- * and published once; they are never freed, since the program may call at any time. */
+ * A real function is looked for in this order: a pointer remembered from a dlsym of the host, the next definition in
+ * the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds nothing inside Python, whose
+ * libraries are RTLD_LOCAL. We never load a library. Tables are built without a lock and published once; they are never
+ * freed, since the program may call at any time. */
 #ifndef MDNN_REAL_H
 #define MDNN_REAL_H
 
@@ -67,7 +68,7 @@ typedef struct mdnn_cudnn {
 #undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
     bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
-    bool has_graph; /* so were the functions that we need of the graph API */
+    bool has_graph; /* all functions of the graph API that we need were found */
 } mdnn_cudnn_t;
 
 typedef struct mdnn_cudart {
@@ -101,7 +102,7 @@ typedef struct mdnn_driver {
     } found;
     bool has_memory;   /* all of MEMORY_FUNCTION were found: there can be virtual memory */
     bool is_simulated; /* test/sim/: nothing in the library may depend on real time */
-    /* Its cuEventSynchronize if nothing waits for the program, otherwise CUDA_ERROR_NOT_READY. */
+    /* If simulated: a cuEventSynchronize that returns CUDA_ERROR_NOT_READY if the event would wait for the program. */
     CUresult (*sim_wait_event)(CUevent event);
 } mdnn_driver_t;
 
@@ -110,9 +111,8 @@ const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
 const mdnn_cudart_t *mdnn_real_cudart(void);
 const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missing */
 
-/* A function from the first of these libraries that has it, or else the next definition in the
- * global scope; NULL: no loaded library has it. The list ends with NULL, and has five names at
- * most. */
+/* The function `name` of the first library in `sonames` that has it, or else the next definition in the global scope;
+ * NULL: no loaded library has it. The list ends with NULL, and has five names at most. */
 void *mdnn_real_find(const char *const *sonames, const char *name);
 
 /* Remembers the real function of `hook` in `library`, as the host's own dlsym found it. */
@@ -124,7 +124,7 @@ mdnn_library_t mdnn_library_of_soname(const char *soname);
 typedef void *(*mdnn_dlsym_function_t)(void *handle, const char *name);
 /* glibc's own dlsym, whoever else interposes it. Never NULL after the first call in a working process. */
 mdnn_dlsym_function_t mdnn_real_dlsym(void);
-/* The function that it found, for the assembly stub; NULL: nothing yet. */
+/* The function that mdnn_real_dlsym found, for the assembly stub; NULL: it was not called yet. */
 extern _Atomic(mdnn_dlsym_function_t) mdnn_dlsym_real_pointer;
 
 #endif

@@ -1,8 +1,6 @@
-/* The memory that the kernels of a library's call use beside the memory that their parameters name.
- * While such a call runs, its list belongs to the thread, and each kernel that the thread launches
- * names everything in the list.
- *
- * A list belongs to one thread; published operands are for all threads. */
+/* Indirect operands: the memory that the kernels of a library's call (cuBLAS, cuFFT, NCCL) use, although their
+ * parameters do not name it. While such a call runs, its list belongs to the calling thread, and each kernel that this
+ * thread launches names everything in the list. Published operands are for all threads. */
 #ifndef MDNN_INDIRECT_OPERANDS_H
 #define MDNN_INDIRECT_OPERANDS_H
 
@@ -11,9 +9,9 @@
 typedef struct mdnn_indirect_operand {
     uint64_t address;
     mdnn_use_role_t role;
-    const void *owner; /* the communicator; NULL: nobody */
-    uint64_t call;     /* if published: the number of the library's call, */
-    uint64_t returned; /* and the tick at which that call returned; 0: it is under way */
+    const void *owner; /* the communicator of NCCL; NULL: none */
+    uint64_t call;     /* if published: the number of the library's call */
+    uint64_t returned; /* if published: the tick at which that call returned; 0: not yet */
 } mdnn_indirect_operand_t;
 
 typedef struct mdnn_indirect_operands {

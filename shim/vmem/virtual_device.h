@@ -1,8 +1,8 @@
 /* A device under a budget: its state, the lock around it, and the waits that release the lock.
  *
- * Between enter and leave a device is locked, its context is current, and the thread may make calls that captures
- * otherwise forbid. After entering, and after waiting inside for another thread, the caller must check whether the
- * device still has memory, since another thread may have reset it.
+ * Between mdnn_virtual_enter and mdnn_virtual_leave a device is locked ("entered"), its context is current, and the
+ * thread may make calls that captures otherwise forbid. After entering, and after a wait in between, the caller must
+ * check whether the device still has `memory`, since another thread may have reset it.
  *
  * Locks: a device's, then that of captures or that of contexts (config/lock_rank.def). None is held
  * while one of the program's own calls runs, nor while the host waits: after a call that may wait,
@@ -28,26 +28,25 @@ typedef struct mdnn_virtual_device {
     CUcontext context;     /* the primary one, retained */
     uint64_t start, bytes; /* its addresses */
     uint64_t budget_bytes;
-    uint64_t said_needed_bytes; /* in the last log line about a refusal; 0: none yet */
+    uint64_t said_needed_bytes; /* the bytes in the last log line about a refusal; 0: no line yet */
     mdnn_device_memory_t *device;
     mdnn_memory_t *memory;      /* NULL: the device was reset, or is about to be */
     uint64_t small_plain_bytes; /* of small allocations of the driver's, which share pages */
     /* One bit for each other device that has worked on this device's memory. */
     _Atomic uint64_t met;
     uint64_t ended;           /* number of operations, to publish statistics now and then */
-    double published_us;      /* when they were last published */
+    double published_us;      /* when statistics were last published */
     char name[64];            /* as the driver calls it */
-    uint32_t inside;          /* operations between begin and end, */
-    uint32_t waiting;         /* and threads in a wait of the host, which have released the
-                                 * lock */
+    uint32_t inside;          /* operations between begin and end */
+    uint32_t waiting;         /* threads in a wait of the host, which have released the lock */
     bool can_serve_all;       /* host memory can be mapped at the addresses of ranges */
     _Atomic bool serves_all;  /* as with safety = host */
     bool hurried;             /* mdnn_memory_hurry is in force */
     mdnn_condition_t changed; /* an operation has ended, or anything else that was waited for */
     mdnn_used_workspaces_t workspaces; /* since the device was set up */
-    uint32_t said_lines;               /* log lines about refusals */
-    bool said_optional, said_tail;     /* one of those lines is enough */
-    /* Why the device could not be set up; "": the failure says it. */
+    uint32_t said_lines;               /* number of log lines about refusals */
+    bool said_optional, said_tail;     /* these two lines are logged only once */
+    /* Why the device could not be set up; "": the status says it. */
     char trouble[MDNN_TROUBLE_BYTES];
     struct mdnn_virtual_device *next_withdrawn;
 } mdnn_virtual_device_t;
@@ -76,8 +75,8 @@ void mdnn_virtual_pause(mdnn_virtual_device_t *device, double seconds);
  * begin and end, but no longer than a call normally takes, since a longer call may be waiting for what this thread will
  * do. Threads that wait in one of our calls return from it. */
 void mdnn_virtual_await_ends(mdnn_virtual_device_t *device);
-/* The device is entered. Whether to try once more: once after a failure of the driver that may be
- * temporary, and when operations of other threads delayed moves (safety = host); if those
+/* The device is entered. Returns whether the caller should try again what failed with `status`: once after a failure of
+ * the driver that may be temporary, and when operations of other threads delayed moves (safety = host); if those
  * operations do not end, the next try does not wait for them. */
 bool mdnn_virtual_try_again(mdnn_virtual_device_t *device, mdnn_status_t status, bool *retried);
 
