@@ -1,5 +1,5 @@
-/* The registry's layout and the rules for using it without locks, which its files share (config/node/node_registry.h,
- * node_devices.h). */
+/* The layout of the registry that processes on one host share in a mapped file (config/node/node_registry.h,
+ * node_devices.h). Processes use it without a lock between them. */
 #ifndef MDNN_NODE_REGISTRY_INTERNAL_H
 #define MDNN_NODE_REGISTRY_INTERNAL_H
 
@@ -29,11 +29,11 @@ typedef struct registry_header {
 enum {
     WORD_DEVICE,   /* which GPU */
     WORD_PLACE,    /* which switch it seems to be behind */
-    WORD_ALONE,    /* rates: mdnn_node_rates_t, out in the upper half */
-    WORD_TOGETHER, /* the same */
+    WORD_ALONE,    /* rates while nobody else copied: mdnn_node_rates_t, out in the upper half */
+    WORD_TOGETHER, /* rates while others copied, too; likewise */
     WORD_WORK,     /* what it repeats, and in how much memory */
-    WORD_JOINED,   /* when, which gives devices their order */
-    WORD_MOVES,    /* bit 0: out; bit 1: in */
+    WORD_JOINED,   /* when it joined, which gives devices their order */
+    WORD_MOVES,    /* copies under way; bit 0: out; bit 1: in */
     WORD_SPARE,
     WORD_SPARE_TOO,
     WORDS
@@ -72,7 +72,7 @@ struct mdnn_node_registry {
     registry_map_t *map;
     registry_entry_t *own;
     mdnn_node_device_t *devices;
-    dev_t device; /* of the file that is mapped */
+    dev_t device; /* `device` and `inode` are those of the mapped file */
     ino_t inode;
 };
 
@@ -83,8 +83,8 @@ uint64_t mdnn_node_own_process(void);
 /* Whether this process lives and still runs the program that it ran when it took the entry. Reads /proc. */
 bool mdnn_node_is_alive(uint64_t process);
 
-/* Takes the entry over from `before`. It is ours from the exchange on, and its words are zero. False: somebody else was
- * faster. It counts once `claimed` is 1. */
+/* Takes the entry over from the process `before`; its words are then zero. false: another process was faster. The entry
+ * counts once `claimed` is 1. */
 bool mdnn_node_claim(mdnn_node_registry_t *registry, registry_entry_t *entry, uint64_t before);
 
 /* ---- node_devices.c ---- */

@@ -1,15 +1,15 @@
-/* What the files of the mechanism share.
- *   memory_accounts.c what all of them ask and note
+/* What the files of the mechanism share; memory.h introduces its terms.
+ *   memory_accounts.c questions and notes that all files need
  *   memory.c        the device, allocations by address, the report
- *   memory_allocate.c how an allocation begins,
- *   memory_free.c   and ends
+ *   memory_allocate.c how an allocation begins
+ *   memory_free.c   how an allocation ends
  *   memory_pins.c   what never leaves
- *   memory_moves.c  requests to a range: to leave, to come back,
- *   memory_steps.c  and how it does that, step by step; nothing in these two waits
- *   memory_remaps.c its mappings, as far as they change in the background
+ *   memory_moves.c  requests to a range to leave or to come back; never waits
+ *   memory_steps.c  how a range leaves and comes back, step by step; never waits
+ *   memory_remaps.c a range's mappings that change in the background
  *   memory_acquire.c chunks or addresses for an allocation
  *   memory_room.c   the demand path: chunks for what is named
- *   memory_victims.c what leaves for a demand
+ *   memory_victims.c what leaves for a demand (the request of an operation or allocation that needs memory now)
  *   memory_tail.c   the part of an operation's memory that is on the host, where chunks are missing
  *   memory_turns.c  the queue of demands
  *   memory_waits.c  waits of the host
@@ -32,16 +32,16 @@
  * chunk is always in at least one place, even if a move is cancelled or fails half-way. Chunks from `clean` on may be
  * given away, and those below `filled` may be mapped. Debug builds check that (offload/memory/memory_check.h).
  *
- * If a plan says that an allocation needs no chunk yet, it gets addresses alone: it is AWAY and blank. It takes chunks
- * when an operation names it. */
+ * If a plan says that a new allocation needs no chunk yet, it gets only addresses: it is AWAY and blank. It takes
+ * chunks when an operation names it. */
 #ifndef MDNN_MEMORY_INTERNAL_H
 #define MDNN_MEMORY_INTERNAL_H
 
 #include "offload/memory/memory.h"
 
 enum {
-    MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at the same time in one direction, */
-    MDNN_TIMINGS = 256,   /* and operations whose time is not known yet */
+    MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at the same time in one direction */
+    MDNN_TIMINGS = 256,   /* the most timed operations whose time is not known yet */
     MDNN_UNDONE = 8,      /* streams whose unfinished points are known during a look at all moves */
     MDNN_INLINE_USES = 2, /* streams of an allocation that need no extra memory */
 };
@@ -67,15 +67,16 @@ typedef struct mdnn_allocation {
     bool freed;
     bool stays;           /* a block, or too small to leave */
     bool keeps_addresses; /* its addresses are the program's, and outlive it */
-    uint32_t held, pins;  /* operations between begin and end; mdnn_memory_pin */
+    uint32_t held;        /* operations between begin and end that name it */
+    uint32_t pins;        /* mdnn_memory_pin */
     uint32_t live_pins;   /* how many of the pins end when it is freed */
     uint64_t number;      /* which no other allocation ever has */
     /* waiters, and lists that contain it; these do not keep it from leaving */
     uint32_t idlers;
     uint64_t born, gone; /* operations that began in between can name it */
 
-    /* See above; `owned` and `mapped` are the range's. Copies in up to `in_sent`, out down to
-     * `out_sent` are enqueued. */
+    /* In chunks; see above for the first three (`owned` and `mapped` are the range's). Copies in are enqueued for
+     * chunks below `in_sent`, and copies out for those from `out_sent` on. */
     uint64_t count, filled, clean, in_sent, out_sent;
     bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
     /* LEAVING, RETURNING: how many of its first chunks are to be there in the end */
@@ -86,11 +87,12 @@ typedef struct mdnn_allocation {
     uint64_t
         covered_from; /* at its steps from here on slots are mapped: AWAY with HOST, and SPLIT */
     uint64_t remap;   /* its mappings change in the background (memory_remaps.c); 0: they do not */
-    uint64_t remap_upto, remapped; /* `mapped` will be that in the end; how many have been noted */
+    uint64_t remap_upto; /* what `mapped` will be in the end */
+    uint64_t remapped;   /* how many of the changes have been noted */
     /* RETURNING: its steps from `target` on are to be covered, which makes it SPLIT */
     bool covers;
-    bool demanded;  /* the demand that has the turn names it, */
-    uint64_t whole; /* and that many of its first chunks are to be device memory for that demand */
+    bool demanded;  /* the demand that has the turn names it */
+    uint64_t whole; /* `demanded`: how many of its first chunks must be device memory for that */
     uint32_t in_flight[2]; /* copies under way; [true]: out */
     uint32_t discarded;    /* copies out with an earlier number do not count */
 
@@ -103,7 +105,7 @@ typedef struct mdnn_allocation {
     uint32_t follower_range;
     uint64_t last_use; /* number of the operation */
     uint64_t demand;   /* number of the demand that last sent it away */
-    uint64_t keeps;    /* how many of its first chunks were to stay then */
+    uint64_t keeps;    /* how many of its first chunks that demand left it */
     bool sent_away;    /* it left on demand the last time */
     uint64_t pass;     /* number of the pass that last saw it */
     uint32_t use;      /* of that pass: index in memory->uses */
@@ -154,14 +156,14 @@ typedef struct mdnn_iteration_watch {
     uint32_t operations;    /* of the iteration that is timed */
     uint64_t read_token;    /* of a stretch that has ended and is to be read; 0: none */
     bool read_counts;       /* it was a whole iteration */
-    uint64_t plan;          /* that was followed all along, of the iteration that is timed, */
-    uint64_t read_plan;     /* and of the one to be read; 0: none */
-    uint32_t counted;       /* operations of each of the iterations below */
-    double sum_us;
+    uint64_t plan;      /* that was followed during all of the iteration that is timed; 0: none */
+    uint64_t read_plan; /* the same for the iteration that is to be read */
+    uint32_t counted;   /* operations of each of the iterations below */
+    double sum_us;      /* time of all `iterations` */
     uint64_t iterations;
-    mdnn_host_time_t host_began; /* at the beginning of the iteration that is timed; */
-    mdnn_host_time_t host_read;  /* of the iteration to be read; of those that were counted */
-    mdnn_host_time_t host_sum;
+    mdnn_host_time_t host_began; /* at the beginning of the iteration that is timed */
+    mdnn_host_time_t host_read;  /* of the iteration to be read */
+    mdnn_host_time_t host_sum;   /* of all `iterations` */
 } mdnn_iteration_watch_t;
 
 /* The largest value over one iteration, if an iteration is known to be at most a few thousand operations long;
@@ -178,36 +180,36 @@ struct mdnn_memory {
     mdnn_ranges_t *ranges;
     mdnn_follower_t *follower;
     uint64_t chunk_bytes;
-    uint64_t chunk_limit;     /* chunks that the budget allows, or the device has */
-    uint64_t aside_bytes;     /* part of the budget that is for memory other than chunks; */
-    uint64_t claimed_bytes;   /* and the part that such memory will have once there is room */
-    uint64_t foreign_bytes;   /* and the part that the device cannot give, when last looked */
-    uint64_t chunks_known;    /* so many chunks it can give without another look */
-    uint64_t live_room_bytes; /* what all that is not freed takes, wherever its content is, */
-    /* and of that the part that has no allocation yet */
+    uint64_t chunk_limit;   /* chunks that the budget allows, or the device has */
+    uint64_t aside_bytes;   /* part of the budget that is for memory other than chunks */
+    uint64_t claimed_bytes; /* part of the budget that such memory will have once there is room */
+    uint64_t foreign_bytes; /* part of the budget that the device could not give at the last look */
+    uint64_t chunks_known;  /* as many chunks the device can give without another look */
+    uint64_t live_room_bytes; /* room of all that is not freed, wherever its content is */
+    /* Promises (mdnn_memory_promise) that have no allocation yet: their bytes, and their part of live_room_bytes. */
     uint64_t promised_bytes, promised_room_bytes;
     uint64_t reserved_bytes; /* addresses that the program has reserved */
     uint64_t peak_resident_bytes;
     uint64_t
         movable_bytes; /* most that one operation named of what can leave, without workspaces */
+    /* Refused requests without which the program may not be able to go on: the budget that they need, how many there
+     * are, and the number of operations before the last of them. */
     struct {
-        uint64_t bytes, count, since; /* budget needed, number of requests, operations before the
-                                       * last one */
-    } wanting;                        /* refused, and the program may not be able to go on without
-                                       * it */
+        uint64_t bytes, count, since;
+    } wanting;
 
     mdnn_allocation_t *allocations;                     /* all; newest first */
     mdnn_allocation_list_t leaving, returning, endings; /* in the order of the requests */
     mdnn_flights_t flights[2];                          /* [true]: out */
     uint64_t remaps;                     /* allocations whose mappings change in the background */
     bool demanding;                      /* planned returns get no chunks meanwhile */
-    bool stalled;                        /* that demand waited for a use in vain */
+    bool stalled;                        /* the demand that has the turn waited for a use in vain */
     bool closed;                         /* every wait ends immediately */
-    uint64_t least_chunks;               /* that the demand needs if all else leaves */
+    uint64_t least_chunks;               /* that this demand needs even if all else leaves */
     mdnn_turn_t *first_turn, *last_turn; /* the first has the turn */
-    uint64_t demands;                    /* numbers of demands, */
-    uint64_t passes;                     /* of passes over the names of an operation, */
-    uint64_t began;                      /* of operations begun */
+    uint64_t demands;                    /* how many demands there were */
+    uint64_t passes;                     /* how many passes over the names of an operation */
+    uint64_t began;                      /* how many operations have begun */
     mdnn_stream_point_t undone[MDNN_UNDONE]; /* see mdnn_allocation_uses_over; position 0: none */
     bool looking;               /* during a look at all moves, which waits for nothing */
     uint64_t steps;             /* grows whenever anything changes */
@@ -235,9 +237,9 @@ struct mdnn_memory {
     uint64_t resident_sum;        /* chunks of live ranges and slabs, once for each operation */
     uint64_t stuck_bytes;         /* of ranges that cannot leave, without slabs */
     uint64_t movable_range_bytes; /* no live range that can leave takes more */
-    mdnn_recent_t movable_operation_bytes; /* what operations name of such ranges, */
-    mdnn_recent_t slab_chunks;             /* and slabs in use */
-    uint64_t loose_bytes;    /* that ranges of small allocations take beside what was asked for */
+    mdnn_recent_t movable_operation_bytes; /* what one operation names of ranges that can leave */
+    mdnn_recent_t slab_chunks;             /* slabs in use */
+    uint64_t loose_bytes;    /* that ranges of small allocations take beyond what was asked for */
     uint32_t untracked_open; /* between mdnn_memory_untracked_begin and its end */
     mdnn_stream_point_t *untracked; /* last of each stream; position 0: none */
     uint32_t untracked_count, untracked_room;
@@ -263,7 +265,7 @@ mdnn_allocation_t *mdnn_allocation_find_kept(const mdnn_memory_t *memory, uint64
 mdnn_status_t mdnn_allocation_wait_for_uses(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
                                             double seconds);
 /* ---- memory_accounts.c ---- */
-/* Counts a part of the library's own work, which has just ended, as of that kind. */
+/* Counts the time that has passed since `begin_us` as the library's own work of that kind. */
 void mdnn_memory_note_part(mdnn_memory_t *memory, mdnn_host_time_kind_t kind, double begin_us);
 bool mdnn_memory_serves_all(const mdnn_memory_t *memory); /* HOST */
 /* Counts that many of the chunks that the allocation has taken as mapped now. */
@@ -271,12 +273,12 @@ void mdnn_memory_count_mapped(mdnn_memory_t *memory, const mdnn_allocation_t *al
                               uint64_t chunks);
 /* Whether another operation that has begun may be using the allocation's mappings. */
 bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
-/* The number of chunks, and how many there may be beside the memory that is set aside. */
+/* How many chunks exist; how many may exist beside the memory that is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
 /* As mdnn_memory_available, by what is known of the device. */
 uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory);
-/* Asks the device how much of the budget it can give, unless so many chunks are known to be possible. */
+/* Asks the device how much of the budget it can give, unless it is known that it can give `chunks`. */
 void mdnn_memory_look_for_room(mdnn_memory_t *memory, uint64_t chunks);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
 /* Notes that an allocation or an operation failed for which this budget would have been enough.
@@ -286,12 +288,12 @@ void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool need
 /* Called after that: the request was for this many bytes in addition to all that is alive. */
 void mdnn_memory_note_host_needed(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event);
-/* Whether the program has gone on since the last refusal, so that it did not need what was refused; and the budget that
- * the refused request would have needed. */
+/* Whether the program has gone on since the last refusal, so that it did not need what was refused. */
 bool mdnn_memory_has_gone_on(const mdnn_memory_t *memory);
+/* Notes a refused request without which the program may not be able to go on, and the budget that it needed. */
 void mdnn_memory_note_wanting(mdnn_memory_t *memory, uint64_t needed_bytes);
-void mdnn_allocation_destroy(mdnn_allocation_t *allocation);   /* the bookkeeping only, */
-void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* and of that a part */
+void mdnn_allocation_destroy(mdnn_allocation_t *allocation);   /* the bookkeeping only */
+void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* only `uses` */
 
 /* ---- memory_allocate.c ---- */
 /* The allocation is alive from now on: it is counted, and the plan follower knows it. */
@@ -313,10 +315,10 @@ void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 /* ---- memory_stuck.c ---- */
 /* Bytes that no demand can get: slabs, and ranges that stay or are pinned. */
 uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
-/* Whether there may be `bytes` more of memory that never leaves: beside all such memory, each live range must have room
- * at some time, */
+/* Whether there may be `bytes` more of memory that never leaves, so that each live range can still be resident beside
+ * all such memory. */
 bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes);
-/* and so must an operation that names as much as the largest recent one. */
+/* The same, and an operation that names as much as the largest recent one can also still run. */
 bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);
 /* Bytes that one demand could have as chunks, whatever leaves: a demand for more has a tail. */
 uint64_t mdnn_memory_bytes_for_demands(const mdnn_memory_t *memory);
@@ -343,8 +345,8 @@ bool mdnn_allocation_can_leave(const mdnn_allocation_t *allocation);
 bool mdnn_allocation_uses_over(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* Makes a range that can leave LEAVING, except for its first `keep` chunks. */
 void mdnn_allocation_leave(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t keep);
-/* Called in any state: at least its first `upto` chunks are there, or come as soon as there are
- * chunks. If that is all of them, it becomes RESIDENT. */
+/* Called in any state. Makes sure that at least the range's first `upto` chunks are there, or come as soon as there is
+ * memory. Once all of its chunks are there, it becomes RESIDENT. */
 void mdnn_allocation_return(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto);
 /* Takes the allocation out of the list of moves; the caller sets its next state. */
 void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation);

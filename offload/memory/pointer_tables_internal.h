@@ -1,5 +1,5 @@
-/* What the files about pointer tables share: pointer_words.c keeps the words of each allocation and what they lead to,
- * pointer_tables.c says which words come and go, and follows them. */
+/* What the files about pointer tables share (pointer_tables.h introduces the terms): pointer_words.c keeps the words of
+ * each allocation and what they lead to; pointer_tables.c adds and removes words, and follows them. */
 #ifndef MDNN_POINTER_TABLES_INTERNAL_H
 #define MDNN_POINTER_TABLES_INTERNAL_H
 
@@ -7,11 +7,11 @@
 
 typedef struct mdnn_held_word {
     uint64_t place, value;
-    /* end of the bytes where it may lie; if these are 8 bytes, it lies at its place */
+    /* End of the bytes where the word may lie; if these are 8 bytes, it lies at its place. */
     uint64_t end;
-    uint64_t stamp; /* later words have higher ones */
-    mdnn_stream_point_t
-        over; /* the word counts until this has passed; position 0: nothing overwrites it */
+    uint64_t stamp; /* later words have higher stamps */
+    /* The word counts until this point has passed; position 0: nothing overwrites it. */
+    mdnn_stream_point_t over;
     bool kept;
 } mdnn_held_word_t;
 
@@ -29,13 +29,13 @@ typedef struct mdnn_pointer_holder {
     size_t count, capacity;
     size_t over;                          /* how many of them are being overwritten */
     mdnn_pointer_target_t *targets;       /* in the order of their addresses */
-    uint64_t *latest;                     /* their starts, the latest first */
-    size_t target_count, target_capacity; /* `latest` has that room, too */
-    bool in_order;                        /* `latest` is as the targets are */
-    /* the generation for which the targets are right; 0: the targets are not known */
+    uint64_t *latest;                     /* starts of the targets, by stamp, the latest first */
+    size_t target_count, target_capacity; /* of `targets` and of `latest` */
+    bool in_order;                        /* `latest` is up to date */
+    /* The generation for which the targets are right; 0: the targets are not known. */
     uint64_t generation;
-    bool leads_on;  /* some of them held words themselves */
-    uint64_t shape; /* the tables' shape when that was found out */
+    bool leads_on;  /* some targets hold words themselves */
+    uint64_t shape; /* the tables' shape when `leads_on` was found out */
     uint64_t pass;  /* the last pass that looked at it */
 } mdnn_pointer_holder_t;
 
@@ -51,8 +51,8 @@ typedef struct mdnn_pointer_unread {
     const void *words;
     mdnn_stream_point_t point;
     bool given_up;
-    mdnn_stream_point_t
-        over[]; /* for each word, what has overwritten it since; position 0: nothing */
+    /* For each word, the end of the work that overwrites it; position 0: nothing does. */
+    mdnn_stream_point_t over[];
 } mdnn_pointer_unread_t;
 
 struct mdnn_pointer_tables {

@@ -1,5 +1,5 @@
-/* What the files of the plan follower share: a plan for one period and what makes it quick to follow, the periods
- * with their plans, the ranges. follower_check.h says what must hold. */
+/* What the files of the plan follower (follower.h) share: a plan for one period and what makes it quick to follow, the
+ * periods with their plans, the ranges. follower_check.h says what must hold. */
 #ifndef MDNN_FOLLOWER_INTERNAL_H
 #define MDNN_FOLLOWER_INTERNAL_H
 
@@ -11,7 +11,7 @@ typedef struct follower_lists {
     uint32_t *first, *items;
 } follower_lists_t;
 
-/* This many iterations show how fast a plan is. */
+/* How many iterations show how fast a plan is. */
 enum { FOLLOWER_ITERATIONS = 4 };
 
 /* A range that nothing uses and that should be away for good. */
@@ -34,17 +34,16 @@ typedef struct follower_plan {
     size_t unused_count;
     uint64_t *workspaces;     /* of each operation: mdnn_follower_workspace */
     bool chooses;             /* one of them is not UINT64_MAX */
-    uint64_t *resident_bytes; /* that the plan holds at each position, */
-    uint64_t budget_bytes;    /* at most */
+    uint64_t *resident_bytes; /* that the plan holds at each position */
+    uint64_t budget_bytes;    /* the most that it may hold */
     double compute_us, planning_ms;
     uint64_t short_bytes; /* part of the budget that the plan does not use */
     uint64_t number;      /* of the plan follower's; from 1 */
-    /* State, of the period that is followed: */
-    /* for each range of the period, the history's range; or MDNN_NO_POSITION */
+    /* State, as the period is followed. For each range of the period, the history's range; or MDNN_NO_POSITION. */
     uint32_t *handles;
     bool *passed;                 /* of each range: away, or advised already; scratch */
     mdnn_advised_t *leave, *back; /* the advice: moves, ranges + moves */
-    /* how long the last iterations under it took, in a ring; how many there were in all */
+    /* How long the last iterations under the plan took, in a ring; how many there were in all. */
     double iterations_us[FOLLOWER_ITERATIONS];
     uint64_t iterations;
 } follower_plan_t;
@@ -89,7 +88,7 @@ typedef struct follower_entry {
     uint32_t count;  /* operations */
     follower_stage_t stage;
     double *times_us;   /* of each operation; negative: not yet */
-    uint32_t untimed;   /* of them */
+    uint32_t untimed;   /* how many of these times are negative */
     uint64_t passed;    /* operations while the stage was TIMING */
     uint64_t plan_from; /* not planned before this many have passed */
     unsigned tries;
@@ -137,13 +136,13 @@ struct mdnn_follower {
     uint32_t begun_count;
     follower_entry_t entries[FOLLOWER_PERIODS];
     mdnn_history_place_t place; /* of the last record */
-    /* records in a row, each of which came right after the one before it in that period */
+    /* Records in a row, each of which came right after the one before it in the period of `place`. */
     uint64_t followed_for;
-    uint32_t iteration;      /* how many operations its period has */
+    uint32_t iteration;      /* how many operations that period has */
     follower_plan_t *active; /* the plan of an entry whose ranges are known */
     uint64_t flown;          /* records in a row in which the active plan was followed */
-    uint64_t short_bytes;    /* most that was missing in the last iteration of these, */
-    uint64_t short_before;   /* and in the one before */
+    uint64_t short_bytes;    /* the most that was missing in the last iteration of these */
+    uint64_t short_before;   /* the most that was missing in the iteration before that */
     follower_job_t *job;     /* NULL: none is under way */
     uint64_t job_period;
     uint64_t plans;          /* made */
@@ -170,9 +169,9 @@ uint32_t follower_unused_of(const mdnn_follower_t *follower, uint64_t bytes);
 uint64_t follower_unused_bytes(const mdnn_follower_t *follower);
 
 /* ---- follower_periods.c ---- */
-/* The entry of that period, or a free one for period 0. NULL: none. */
+/* The entry of period `number`, or a free one for number 0. NULL: there is none. */
 follower_entry_t *follower_find_entry(mdnn_follower_t *follower, uint64_t number);
-/* Called when the history has found a period, for which it may have forgotten another. NULL: out of
+/* Makes an entry when the history has found a period, for which it may have forgotten another period. NULL: out of
  * memory. */
 follower_entry_t *follower_make_entry(mdnn_follower_t *follower, uint64_t number);
 void follower_forget_entry(mdnn_follower_t *follower, follower_entry_t *entry);

@@ -1,5 +1,5 @@
-/* Private to history.c and history_period.c. Operations are numbered from 0 as they are recorded;
- * numbers become places in the rings modulo their capacity. */
+/* What the files of the history (history.h) share. Operations are numbered from 0 as they are recorded; modulo the
+ * capacity of a ring, the number is the place there. */
 #ifndef MDNN_HISTORY_INTERNAL_H
 #define MDNN_HISTORY_INTERNAL_H
 
@@ -74,9 +74,9 @@ struct mdnn_history {
     uint64_t familiar_for; /* operations without a deviation */
     uint64_t lost_at;      /* number of operations at the last deviation */
     uint32_t search_in;    /* how many of the last operations are to be searched; 0: none */
-    /* number of the operation at which a period is searched for once more; 0: none */
-    uint64_t learn_at;
-    uint64_t learn_in; /* among that many of the last operations */
+    /* Number of the operation at which a period is searched for once more (0: none), among how many of the last
+     * operations. */
+    uint64_t learn_at, learn_in;
     uint32_t *scratch; /* operation_capacity */
     history_variants_t variants;
     /* Scratch memory for matching two lists of uses. */
@@ -140,17 +140,18 @@ void history_variants_fini(history_variants_t *all);
 const mdnn_variant_t *history_variants_of(const history_variants_t *all, uint32_t set,
                                           uint32_t *count);
 
-/* The lag with the longest run of equal operations that ends now, if the run is at least one period long and two
- * iterations are among the last `count` operations, which are in the ring; 0 if there is none. O(count). */
+/* Looks for a lag, such that the last operations are equal to those `lag` earlier, and returns the one for which this
+ * run of equal operations is longest. The run must be at least one period long, and two iterations must be among the
+ * last `count` operations, which are in the ring. 0: there is no such lag. O(count). */
 uint32_t history_find_lag(mdnn_history_t *history, uint32_t count);
 
 /* After how many operations, less than `lag`, the fewest bytes will be alive, judged by the last
  * `lag` operations. */
 uint32_t history_quiet_in(const mdnn_history_t *history, uint32_t lag);
 
-/* Makes a remembered period of the last `lag` operations, without a number; *made owns it, and
- * *position is the place of the last operation in it. The operations before them must be the same.
- * False if memory is short, or if lives contradict each other. */
+/* Makes a remembered period of the last `lag` operations, which must repeat the `lag` operations before them. *made
+ * owns the period, which has no number yet; *position is the place of the last operation in it. False if memory is
+ * short, or if the lives of ranges contradict each other. */
 bool history_build(mdnn_history_t *history, uint32_t lag, remembered_t *made, uint32_t *position);
 void history_forget(remembered_t *remembered);
 

@@ -1,4 +1,4 @@
-/* What the files of the replay share. A replay lies on the stack of its caller. */
+/* What the files of the replay (replay.h) share. A replay_t lies on the stack of the function that runs it. */
 #ifndef MDNN_REPLAY_INTERNAL_H
 #define MDNN_REPLAY_INTERNAL_H
 
@@ -10,8 +10,8 @@ enum { NONE = -1, DIRECTIONS = 2, OUT = 0, IN = 1 };
 typedef struct replay_copy {
     uint32_t range;
     int32_t move;
-    bool called_off; /* OUT: must not start; discarded if it runs */
-    bool orphaned;   /* OUT: the range died meanwhile */
+    bool called_off; /* OUT: must not start; if it runs already, its result is discarded */
+    bool orphaned;   /* OUT: the range died before the copy ended */
 } replay_copy_t;
 
 typedef struct replay_engine {
@@ -43,7 +43,7 @@ typedef struct replay {
     int64_t *copying; /* of each range: index of its copy in the OUT engine; NONE */
     replay_move_t *states;
     replay_engine_t engines[DIRECTIONS];
-    double most_bytes_per_us[DIRECTIONS]; /* that others leave of a link; INFINITY: all */
+    double most_bytes_per_us[DIRECTIONS]; /* what other ranks leave of the link; INFINITY: all */
     size_t join_out, join_in;             /* copies that must be done before the next operation */
     uint64_t held_bytes, host_bytes;
     double now_us, finish_us; /* finish_us: of the running operation */

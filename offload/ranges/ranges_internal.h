@@ -1,4 +1,5 @@
-/* What the files of the address space share. */
+/* What the files of the address space share; ranges.h introduces its terms. Memory in use was acquired and not
+ * released; released memory is "kept" until it serves a request. */
 #ifndef MDNN_RANGES_INTERNAL_H
 #define MDNN_RANGES_INTERNAL_H
 
@@ -35,15 +36,16 @@ struct mdnn_block {
     mdnn_users_t users;
     mdnn_block_t *before, *after; /* its neighbours in slabs of its kind; NULL: none */
 
-    uint64_t run_bytes;                    /* known by the first of a run, as are */
-    mdnn_block_t *run_last;                /* its last */
-    mdnn_block_t *next_run, *previous_run; /* and others of the bin */
-    mdnn_block_t *run_first;               /* known by the last of a run */
+    /* Valid in the first block of a run: its bytes, its last block, and the first blocks of other runs in its bin. */
+    uint64_t run_bytes;
+    mdnn_block_t *run_last;
+    mdnn_block_t *next_run, *previous_run;
+    mdnn_block_t *run_first; /* valid in the last block of a run */
 };
 
 typedef struct mdnn_slab_runs {
     mdnn_block_t *bins[MDNN_SLAB_BINS]; /* first blocks of runs, by size */
-    uint64_t some[MDNN_SLAB_BINS / 64]; /* bits: where there are any */
+    uint64_t some[MDNN_SLAB_BINS / 64]; /* one bit for each bin that has a run */
 } mdnn_slab_runs_t;
 
 /* A range: neighbouring steps with their chunks, in use or released (kept). Neighbouring kept
@@ -51,10 +53,11 @@ typedef struct mdnn_slab_runs {
  * unmapping it, or using it in another stream, waits for nobody else. A slab is a range of one
  * step: it is kept while none of its blocks is in use, and is part of no run. */
 struct mdnn_range {
-    uint64_t first, count;  /* steps */
-    uint64_t owned, mapped; /* while it is in use: how many of its first chunks. Otherwise all */
-    uint64_t bytes;         /* as asked for */
-    uint64_t *chunks;       /* those of its steps in mdnn_ranges_t.chunks */
+    uint64_t first, count; /* steps */
+    uint64_t owned,
+        mapped;       /* how many of its first chunks it has, and has mapped; all if released */
+    uint64_t bytes;   /* as asked for */
+    uint64_t *chunks; /* those of its steps in mdnn_ranges_t.chunks */
     void *owner;
     mdnn_slab_t *slab; /* what is in it, or NULL */
     bool is_free;
@@ -63,9 +66,10 @@ struct mdnn_range {
 
     uint64_t released; /* number of the release, if it is kept */
 
-    uint64_t run_count;                         /* steps; known by the first of a run, */
-    struct mdnn_range *next_run, *previous_run; /* of as many steps; and so are these */
-    struct mdnn_range *run_first;               /* known by the last of a run */
+    /* Valid in the first range of a run: its steps, and the first ranges of other runs with as many steps. */
+    uint64_t run_count;
+    struct mdnn_range *next_run, *previous_run;
+    struct mdnn_range *run_first; /* valid in the last range of a run */
 };
 
 struct mdnn_ranges {
@@ -78,8 +82,8 @@ struct mdnn_ranges {
     uint64_t used;       /* steps with a range, except slabs */
     mdnn_range_t **at;   /* by step; NULL: no range */
     uint64_t *chunks;    /* by step, of its range */
-    mdnn_range_t **runs; /* by steps: first ranges of runs */
-    uint64_t *some_runs; /* bits: where there are any */
+    mdnn_range_t **runs; /* by their number of steps: first ranges of runs */
+    uint64_t *some_runs; /* one bit for each entry of `runs` that is not NULL */
     uint64_t releases;
     mdnn_range_t *oldest, *newest; /* kept */
     uint64_t *spare;               /* chunks that are mapped nowhere */
@@ -99,8 +103,8 @@ void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count);
 
 /* ---- range_users.c ---- */
 bool mdnn_users_done(mdnn_ranges_t *ranges, const mdnn_users_t *users);
-/* Whether no stream still works there, except `stream` and those behind which the program has put
- * it. */
+/* Whether no stream still works on the memory, except `stream` and streams behind which the program has put `stream`.
+ * */
 bool mdnn_users_free_for(mdnn_ranges_t *ranges, const mdnn_users_t *users, uint64_t stream);
 /* Adds users that are not done to ranges->waits, except those of *own_stream, if it is given. */
 mdnn_status_t mdnn_users_note(mdnn_ranges_t *ranges, const mdnn_users_t *users,
@@ -108,9 +112,9 @@ mdnn_status_t mdnn_users_note(mdnn_ranges_t *ranges, const mdnn_users_t *users,
 /* Adds the users because of which the memory is not free for `stream`. */
 mdnn_status_t mdnn_users_note_others(mdnn_ranges_t *ranges, const mdnn_users_t *users,
                                      uint64_t stream);
-/* The memory goes to `stream`, which must wait for ranges->waits. */
+/* Gives the memory to `stream`, which must wait for ranges->waits. */
 mdnn_status_t mdnn_users_acquire(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream);
-/* The memory comes back with these users, in the order of `stream`. */
+/* Takes the memory back, released in the order of `stream`; `points` are its last users. */
 mdnn_status_t mdnn_users_release(mdnn_ranges_t *ranges, mdnn_users_t *users, uint64_t stream,
                                  const mdnn_stream_point_t *points, size_t count);
 /* Adds other users that are not done, if they are of the same streams; otherwise false. Needs no

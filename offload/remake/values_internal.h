@@ -1,4 +1,5 @@
-/* Structures of offload/remake/values*.c. */
+/* What the files offload/remake/values*.c share; values.h introduces the terms. Entries of the arrays are referred to
+ * by their indices; unused entries form lists. A walk is one search for what deriving a set of ranges takes. */
 #ifndef MDNN_VALUES_INTERNAL_H
 #define MDNN_VALUES_INTERNAL_H
 
@@ -12,8 +13,8 @@ typedef struct value {
     uint32_t recipe;     /* NONE: it cannot be derived */
     uint32_t copy;       /* the range that keeps a copy, or NONE */
     uint32_t references; /* recipes that read it, and one while a live range has it */
-    uint32_t next;       /* unused, or dying */
-    uint32_t seen, made; /* the walks that met it last, and that make it */
+    uint32_t next;       /* in the list of unused entries, or of values that end */
+    uint32_t seen, made; /* the last walk that met it; the last walk that makes it */
 } value_t;
 
 typedef struct recipe_use {
@@ -52,7 +53,7 @@ typedef struct value_range {
     uint32_t writes;
     uint32_t values;         /* entries that were written here */
     uint32_t pins;           /* derivations that touch it */
-    uint32_t next;           /* released, or unused */
+    uint32_t next;           /* in the list of released ranges, or of unused entries */
     uint32_t seen;           /* the walk that touched it last */
     derivation_t derivation; /* while dropped */
 } value_range_t;
@@ -85,20 +86,21 @@ uint32_t mdnn_values_new_range(mdnn_values_t *values, uint64_t bytes);
 uint32_t mdnn_values_new_recipe(mdnn_values_t *values, const mdnn_value_operation_t *operation,
                                 recipe_use_t *uses);
 void mdnn_values_unreference(mdnn_values_t *values, uint32_t value);
-/* Its outputs have no recipe any more. */
+/* Ends the recipe; the values that it made have no recipe any more. */
 void mdnn_values_forget_recipe(mdnn_values_t *values, uint32_t recipe);
-/* The number goes to mdnn_values_take_released if nothing is left of the range. */
+/* Releases the range, if nothing of it is needed any more: mdnn_values_take_released returns it later. */
 void mdnn_values_release_range(mdnn_values_t *values, uint32_t range);
 
 /* values_derive.c */
 bool mdnn_values_is_held(const mdnn_values_t *values, const value_t *value);
-/* Walks from the current values of these ranges to what is held: of dropped ranges, or of one that counts as dropped
- * meanwhile. Leaves recipes and touched ranges in the lists, and `made` in the values that are made on the way.
- * UNSUPPORTED: something cannot be derived; OUT_OF_MEMORY. */
+/* Walks from the current values of these ranges, through the recipes, to values that are held. The ranges are dropped,
+ * or count as dropped during the walk. Leaves the recipes and the touched ranges in the lists of mdnn_values_t, and
+ * sets `made` of the values that are made on the way. UNSUPPORTED: something cannot be derived; OUT_OF_MEMORY. */
 mdnn_status_t mdnn_values_walk(mdnn_values_t *values, const uint32_t *ranges, uint32_t count);
 /* Brings the derivations of all dropped ranges up to date. */
 mdnn_status_t mdnn_values_refresh(mdnn_values_t *values);
-void mdnn_values_set_stale(mdnn_values_t *values, uint32_t range); /* of those that touch it */
+/* Marks the derivations that touch the range as stale. */
+void mdnn_values_set_stale(mdnn_values_t *values, uint32_t range);
 void mdnn_values_end_derivation(mdnn_values_t *values, uint32_t range);
 bool mdnn_values_touches(const derivation_t *derivation, uint32_t range);
 

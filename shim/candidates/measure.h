@@ -4,8 +4,9 @@
  * engine that the heuristics of the graph API offer for a part's size, is timed on scratch memory
  * with random data. It runs there as it will in the program: on slices that are cut in the same way,
  * with beta 1 for the later parts of backward filter, and back to back. If the output has gaps, the
- * only engine is the caller's own. The times are kept with the problem, so that a later, larger workspace
- * limit times only what it newly admits. */
+ * only engine is the caller's own. The times are kept with the problem, so that under a later, larger
+ * workspace limit only the candidates that it newly admits are timed. "Deferred" candidates are those
+ * whose times come from the program's own search (candidate_table.h). */
 #ifndef MDNN_MEASURE_H
 #define MDNN_MEASURE_H
 
@@ -28,8 +29,8 @@ typedef struct mdnn_measure_request {
      * others are deferred to the caller, as are those that were deferred to an earlier search. */
     bool caller_searches;
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
-    /* The engine of the caller's own plan, a candidate for the whole batch also where no heuristics
-     * offer it; NULL if there is none. */
+    /* The engine of the caller's own plan, which is a candidate for the whole batch even if the heuristics do not offer
+     * it; NULL if there is none. */
     const mdnn_engine_offer_t *callers_own;
 } mdnn_measure_request_t;
 

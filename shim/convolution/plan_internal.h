@@ -1,12 +1,14 @@
-/* The structures of a plan, for the files of plans only. Who may write what:
+/* The structures of a plan, for the files of plans only; plan_questions.h introduces the terms. The planner is the
+ * thread that plans now; there is one at a time (planning.h). Who may write what:
  *
- * key, title, slices, engines           the planner, before the plan is in the table; the contents of the last two at any time
- * cache                                 the planner
- * costs, believes_file                  the planner; read under the planning lock while nobody plans (planning.h)
- * accumulator, statistics_row           the planner, before the first set of fronts is published
- * set                                   the planner; the set to which it points is never changed or freed
- * met                                   anybody, under the planning lock
- * the rest                              anybody: atomic, or a search's own */
+ *   key, title, slices, engines   the planner, before the plan is in the table; what slices and engines point to: the
+ *                                 planner, at any time
+ *   cache                         the planner
+ *   costs, believes_file          the planner; they are read under the planning lock while nobody plans
+ *   accumulator, statistics_row   the planner, before the first set of fronts is published
+ *   set                           the planner; the set to which it points is never changed or freed
+ *   met                           any thread, under the planning lock
+ *   the rest                      any thread: these members are atomic, or search protects itself */
 #ifndef MDNN_PLAN_INTERNAL_H
 #define MDNN_PLAN_INTERNAL_H
 
@@ -34,7 +36,7 @@ enum {
 /* Fronts for every combination of demands, and what runs them. Immutable once published. */
 typedef struct mdnn_front_set {
     uint64_t limit_bytes; /* candidates up to this workspace were considered */
-    bool deferred;        /* except those that were deferred to a search */
+    bool deferred;        /* candidates that were deferred to a search were not considered */
     mdnn_front_t *fronts[MDNN_DEMAND_FLAGS];
     mdnn_ready_t *ready[MDNN_DEMAND_FLAGS];
     size_t counts[MDNN_DEMAND_FLAGS];
@@ -76,15 +78,15 @@ struct mdnn_conv_plan {
 bool mdnn_conv_plan_may_round(const mdnn_problem_t *problem);
 unsigned mdnn_conv_plan_flags(const mdnn_problem_t *problem, const mdnn_demand_t *demand);
 
-/* Whether there is a set for workspaces of `limit_bytes` ... */
+/* Whether there is a set for workspaces of `limit_bytes`. */
 bool mdnn_conv_plan_covers(const mdnn_conv_plan_t *plan, uint64_t limit_bytes);
-/* ... and it lacks nothing that `call` would measure. */
+/* Whether there is such a set, and it lacks nothing that would be measured for `call`. */
 bool mdnn_conv_plan_is_ready(const mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                              uint64_t limit_bytes);
 
-/* A first iteration has little time. If inputs may be rounded, the engines include nearly all fast
- * algorithms; for plain fp32 and fp64 they lack the legacy algorithms, so all of these are
- * tried. */
+/* Whether only the most promising candidates are measured, since a program's first iteration has little time. That is
+ * possible if inputs may be rounded, as engines then include nearly all fast algorithms; for plain fp32 and fp64
+ * engines lack the legacy algorithms, so all of these are tried. */
 bool mdnn_conv_plan_is_brief(const mdnn_conv_plan_t *plan, const mdnn_options_t *options);
 /* Whether `call` belongs to a search, to which missing measurements are deferred. */
 bool mdnn_conv_plan_defers_to_caller(const mdnn_conv_plan_t *plan, const mdnn_call_t *call);

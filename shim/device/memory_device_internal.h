@@ -1,9 +1,9 @@
-/* What the files of a device's memory share.
- *   memory_device.c  host memory, copies, and the table of functions; beginning and end
+/* What the files of a device's memory (memory_device.h) share.
+ *   memory_device.c  host memory, copies, and the table of functions; create and destroy
  *   copy_ways.c      copies, by an engine or by a kernel
  *   device_chunks.c  chunks, their aliases and where they are mapped
  *   device_remaps.c  mappings that change in the background
- *   device_waits.c   points of streams, and waits in which the caller's lock is let go
+ *   device_waits.c   points of streams, and waits during which the caller's lock is released
  *   device_timers.c  times of stretches of streams
  * Functions whose first parameter is `context` belong to mdnn_memory_device_t (offload/memory/memory.h),
  * which says what they promise. */
@@ -24,11 +24,11 @@ typedef struct mdnn_device_timer {
     bool alone; /* the device reached `begin` before `end` was recorded */
 } mdnn_device_timer_t;
 
-/* A place for a chunk. */
+/* What is in a place for a chunk. */
 typedef enum mdnn_chunk_state {
     MDNN_CHUNK_NONE,
     MDNN_CHUNK_THERE,
-    MDNN_CHUNK_WITHOUT_ALIAS
+    MDNN_CHUNK_WITHOUT_ALIAS /* destroying the chunk failed after its alias was unmapped */
 } mdnn_chunk_state_t;
 
 struct mdnn_device_memory {
@@ -36,10 +36,10 @@ struct mdnn_device_memory {
     CUdeviceptr addresses, aliases; /* reservations */
     uint64_t address_bytes, alias_bytes;
     CUmemGenericAllocationHandle *chunks;
-    /* for each chunk, the address in its range; 0: it is mapped for no range */
+    /* For each chunk, its address in its range; 0: it is mapped in no range. */
     CUdeviceptr *mapped;
     mdnn_chunk_state_t *states;
-    /* how many places were ever taken, and how many there are */
+    /* How many places were ever taken, and how many there are. */
     size_t chunk_count, chunk_capacity;
     uint64_t left_over; /* a chunk that measuring could not destroy, which is used next; or 0 */
     /* the devices that may use ranges; the device itself comes first */
@@ -49,7 +49,7 @@ struct mdnn_device_memory {
         CUstream stream;
         uint64_t number;
         mdnn_stream_point_t last; /* the end of the last copy */
-        bool moves;               /* until then */
+        bool moves;               /* `last` has not passed yet */
     } copies[2];                  /* in, out */
     mdnn_device_links_t *links;   /* NULL: the device is taken to be alone */
     mdnn_copy_ways_t ways;
@@ -58,8 +58,7 @@ struct mdnn_device_memory {
     bool covers;
     /* a token is a place in this array, from 1 on */
     mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS];
-    double
-        launch_us; /* from when an idle device could begin until a launch reaches it; 0: not known */
+    double launch_us; /* how long a launch takes to reach an idle device; 0: not known */
 };
 
 /* ---- memory_device.c ---- */
@@ -87,7 +86,8 @@ mdnn_status_t mdnn_device_unmap_chunk(void *context, uint64_t address, uint64_t 
 CUresult mdnn_device_map_handle(const mdnn_device_memory_t *memory, CUdeviceptr address,
                                 CUmemGenericAllocationHandle handle, size_t access_count);
 
-/* Around each change of a mapping by a thread of the program; NULL: nothing else changes any. */
+/* Called around each change of a mapping by a thread of the program, so that the background changes none meanwhile.
+ * NULL: nothing changes in the background. */
 void mdnn_device_turn_begin(mdnn_device_remaps_t *remaps);
 void mdnn_device_turn_end(mdnn_device_remaps_t *remaps);
 

@@ -1,5 +1,5 @@
-/* What the files of timelines share. The lock is held in all calls below except mdnn_timeline_note and
- * mdnn_timeline_ask.
+/* What the files of timelines (timelines.h) share. The caller holds the lock in all calls below except
+ * mdnn_timeline_note and mdnn_timeline_ask.
  *   timelines.c         points of streams, and ends of streams, contexts and captures
  *   timeline_streams.c  the table of streams
  *   timeline_events.c   the events of a stream, which cover its points
@@ -43,7 +43,7 @@ struct mdnn_timelines {
     size_t bucket_count, stream_count;  /* a power of two */
     mdnn_timeline_event_t *free_events; /* of all contexts */
     _Atomic int captures;
-    uint64_t completions; /* counted where they are seen */
+    uint64_t completions; /* how many events were seen to have passed */
 };
 
 /* ---- timeline_streams.c ---- */
@@ -67,9 +67,10 @@ void mdnn_timeline_forget_streams(mdnn_timelines_t *timelines, CUcontext context
 
 /* OK for a success, otherwise DEVICE. A result other than NOT_READY is kept as the failure. */
 mdnn_status_t mdnn_timeline_note(CUresult result);
-/* Adds the event to the free ones; if threads wait for it, the last of them does that. */
+/* Adds the event to the free ones; if threads wait for it, the last of them adds it later. */
 void mdnn_timeline_drop_event(mdnn_timelines_t *timelines, mdnn_timeline_event_t *event);
-/* Called when the oldest event of the stream has passed, or all of its events up to `last`. */
+/* pop_first is called when the oldest event of the stream has passed; pop_through when all of its events up to `last`
+ * have. */
 void mdnn_timeline_pop_first(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream);
 void mdnn_timeline_pop_through(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *stream,
                                const mdnn_timeline_event_t *last);
