@@ -1,10 +1,10 @@
 /* Desirable sets (Oyama 2018, III-C.1): the configurations of a convolution that no other
  * one beats in both time and workspace, as input of Workspace Division.
  *
- * The front of WR is already that set: its rounds under falling limits find, for every workspace,
- * the fastest configuration within it. With an adoption margin, the set holds what the margin
- * admits. This file adds the form that the solvers take, and lets kernels of one problem share one
- * set. */
+ * The front of WR (optimizer/wr.h) is already that set: for every workspace it has the fastest configuration within it.
+ * With an adoption margin, a split is in the set only if it is faster than the undivided convolution by that margin.
+ * This file adds the form that the solvers take, and lets kernels (convolutions in one direction) of the same problem
+ * share one set. */
 #ifndef MDNN_DESIRABLE_H
 #define MDNN_DESIRABLE_H
 

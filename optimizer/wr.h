@@ -1,5 +1,6 @@
-/* Workspace Reuse: the fastest way to cover a batch with micro-batches (Oyama 2018,
- * III-B), kept as a Pareto front over workspace so that a new limit needs no new costs. */
+/* Workspace Reuse (WR): the fastest way to cover a batch with micro-batches that use one workspace, one after the other
+ * (Oyama 2018, III-B). The result is a Pareto front: for every workspace the fastest configuration within it, so that a
+ * new limit needs no new costs. optimizer/micro_batch.h introduces the terms. */
 #ifndef MDNN_WR_H
 #define MDNN_WR_H
 
@@ -11,7 +12,7 @@ typedef struct mdnn_wr_request {
     mdnn_batch_sizes_t sizes; /* which sizes are tried: B | 1,2,4,...,B | 1..B */
     int64_t granularity;      /* >= 1: every part but the last has a multiple of this many images,
                                      so that slices keep the caller's alignment */
-    bool roles_differ;        /* ask the source for FIRST and REST apart (BackwardFilter) */
+    bool roles_differ;        /* ask the source for both roles, FIRST and REST (BackwardFilter) */
     bool deterministic_only;
     bool direct_only;               /* drop costs that are not `direct` */
     bool strict_only;               /* drop costs that are not `strict` */

@@ -1,6 +1,6 @@
 /* Pointers that copies bring to device memory. An operation that names the memory where they lie also uses what they
- * point to (offload/memory/pointer_tables.h). The hooks of copies and fills report what these write; a launch asks what
- * it reaches.
+ * point to. A word is 8 bytes that hold such a pointer (offload/memory/pointer_tables.h). The hooks of copies and fills
+ * report what these write; a kernel's launch asks what it reaches.
  *
  * The words of a copy from the host are read from its source at the call. That is enough if the driver reads the source
  * before the call returns: because the call waits for the copy, or because the source is pageable, so that the driver
@@ -84,13 +84,13 @@ bool mdnn_pointers_are_in(uint64_t address);
 
 /* ---- ends ---- */
 
-/* The allocation at the address is about to be freed. */
+/* Called before the allocation at the address is freed. */
 void mdnn_pointers_freed(uint64_t address);
-/* The words that copies brought to this pinned memory of the host are not there any more. */
+/* Called when the words that copies brought to this pinned host memory are gone. */
 void mdnn_pointers_host_ends(const void *start, size_t bytes);
-/* Allocations have begun or ended. */
+/* Called when allocations have begun or ended. */
 void mdnn_pointers_changed(void);
-/* The device is about to be reset. */
+/* Called before the device is reset. */
 void mdnn_pointers_device_ends(CUdevice device);
 
 #endif
