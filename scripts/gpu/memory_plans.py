@@ -3,7 +3,9 @@ other: most networks with two types and two budgets, each type with each budget.
 
 A plan is made of operation times that were measured without moves, in a run of its own under a budget in which
 everything fits, and of link rates that were measured before that run began. Nothing of the run under the budget goes
-into it. PyTorch's save_on_cpu stands beside it, where it keeps within the same memory."""
+into it. PyTorch does not search for the fastest convolutions (cudnn.benchmark is off): what it finds depends on the
+memory there is, and a plan is one for the convolutions of the run that was recorded. PyTorch's save_on_cpu stands
+beside it, where it keeps within the same memory."""
 import dataclasses
 import json
 import os
@@ -33,7 +35,7 @@ class Planned:
 
     def build(self):
         names = ("net", "batch", "mode", "optimizer", "size")
-        return {**{name: getattr(self, name) for name in names}, "reads": True}
+        return {**{name: getattr(self, name) for name in names}, "reads": True, "benchmark": False}
 
     def __str__(self):
         size = f" {self.size}" if self.size else ""
