@@ -1,9 +1,10 @@
 /* Options of the library: struct, sources and origin of every value.
  *
  * Sources, of which the last one wins: default, /etc/microdnn.ini, $XDG_CONFIG_HOME/microdnn/microdnn.ini (or
- * ~/.config/microdnn/microdnn.ini), $MICRODNN_CONFIG, environment MICRODNN_<SECTION>_<KEY> and the short aliases. A bad
- * line has one effect: a message names its place and the accepted values; the option keeps its value. A memory budget
- * that could not be read is remembered, since a user who asked for a budget does not want to run without one. */
+ * ~/.config/microdnn/microdnn.ini), $MICRODNN_CONFIG, in the environment the short aliases, such as MICRODNN_TRACE
+ * (config/options_table.h), and MICRODNN_<SECTION>_<KEY>. A bad line has one effect: a message names its place and the
+ * accepted values; the option keeps its value. A memory budget that could not be read is remembered, since a user who
+ * asked for a budget does not want to run without one. */
 #ifndef MDNN_OPTIONS_H
 #define MDNN_OPTIONS_H
 
@@ -39,13 +40,14 @@ typedef enum mdnn_option_id {
 /* Where a value came from: "default", "environment MICRODNN_..." or "file:line". */
 enum { MDNN_ORIGIN_BYTES = 320 };
 
+/* A member of OPTION_SPACE is a size as mdnn_size_on_device (config/numbers.h) takes it: bytes, or a share. */
 typedef struct mdnn_options {
 #define OPTION_BOOL(section, key, ...) bool section##_##key;
 #define OPTION_INT(section, key, ...) int64_t section##_##key;
 #define OPTION_DOUBLE(section, key, ...) double section##_##key;
-#define OPTION_SIZE(section, key, ...) uint64_t section##_##key;  /* bytes */
-#define OPTION_SPACE(section, key, ...) uint64_t section##_##key; /* mdnn_size_on_device() */
-#define OPTION_ENUM(section, key, ...) int section##_##key;       /* of config/choices.h */
+#define OPTION_SIZE(section, key, ...) uint64_t section##_##key; /* bytes */
+#define OPTION_SPACE(section, key, ...) uint64_t section##_##key;
+#define OPTION_ENUM(section, key, ...) int section##_##key; /* of config/choices.h */
 #define OPTION_STRING(section, key, ...) char section##_##key[MDNN_OPTION_STRING_BYTES];
 #include "config/options.def"
 #undef OPTION_BOOL

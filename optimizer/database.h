@@ -39,9 +39,9 @@ typedef struct mdnn_database {
     bool automatic; /* no user named the path: its folder is made if it is missing */
 } mdnn_database_t;
 
-/* Makes both paths absolute and fills %h and %p; on a network file system `path` gets `.<host>`,
- * since locks cannot be trusted between hosts there. Either may be NULL or "". OVERFLOW if too
- * long. */
+/* Makes both paths absolute and fills in %h (host name), %p (process id) and %r (rank), as config/log.h says; on a
+ * network file system `path` gets `.<host>`, since locks cannot be trusted between hosts there. Either may be NULL or
+ * "". OVERFLOW if too long. */
 mdnn_status_t mdnn_database_init(mdnn_database_t *database, const char *path,
                                  const char *import_path);
 

@@ -3,9 +3,9 @@
  * Margin and dominance. A split is admitted if it beats (1 - margin) x the best undivided time
  * within the split's own workspace; undivided configurations are always admitted. The front is the
  * Pareto set of the admitted configurations, so a rejected split hides nothing.
- *   - It is enough to offer the Pareto set of all splits: a split c' that is no better than a
- *     rejected c in time and workspace is rejected too, as its workspace admits at least the
- *     undivided times that c was compared with.
+ *   - Only the Pareto set of all splits needs to be offered: a split that is no better in time and
+ *     workspace than a rejected one would be rejected, too, since the undivided configurations that
+ *     it is compared with include all those of the rejected one.
  *   - A limit above a split's workspace may admit a faster undivided configuration that the split
  *     beats by less than the margin. mdnn_front_best judges again at the limit in question and then
  *     returns the undivided configuration, although it is not on the front: "a split replaces the

@@ -77,10 +77,11 @@ typedef struct mdnn_problem {
     int32_t in_place;        /* 1 if z and y (bias activation) are the same memory */
     int32_t activation_mode; /* cudnnActivationMode_t; -1 without one */
     int32_t activation_nan;
-    int32_t interfaces;      /* MDNN_INTERFACE_...: where candidates may come from */
-    int32_t weak_notes;      /* bits of the numerical notes that weaken results and that the caller
-                              * accepted beyond the math type */
-    int32_t pointwise_count; /* graphs only */
+    int32_t interfaces; /* MDNN_INTERFACE_...: where candidates may come from */
+    /* Bits of those of cuDNN's numerical notes that say that results are less exact, and that the caller accepts beyond
+     * what the math type allows. */
+    int32_t weak_notes;
+    int32_t pointwise_count;             /* graphs only */
     int64_t activation_coefficient_bits; /* of the double */
     /* The bits of the doubles alpha and beta if engines of the graph API may run the problem, since an engine's plan
      * contains them; otherwise zero, since a legacy call passes them each time. */

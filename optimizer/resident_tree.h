@@ -1,6 +1,6 @@
-/* Bytes that are resident at each operation of a period while a plan is made: a segment tree, in which bytes are added to
- * a stretch of operations, and a place where too many are is found, in logarithmic time. Stretches count on past the end
- * of the period, as everywhere in plans: operation `count` is operation 0. */
+/* Bytes that are resident at each operation of a period while a plan is made: a segment tree. It adds bytes to a
+ * stretch of operations, and finds an operation with too many bytes, in logarithmic time. Stretches count on past the
+ * end of the period, as everywhere in plans: operation `count` is operation 0. */
 #ifndef MDNN_RESIDENT_TREE_H
 #define MDNN_RESIDENT_TREE_H
 

@@ -2,8 +2,8 @@
  * least time (Oyama 2018, III-C). The other method, Workspace Reuse (WR, optimizer/wr.h), gives each convolution the
  * same limit.
  *
- * A kernel here is one convolution in one direction. Its choice c is one of the configurations that are a point of its
- * desirable set (optimizer/desirable.h): those that no other beats in both time T and workspace M. Kernels that run one
+ * A kernel here is one convolution in one direction. Its choice c is one point of its desirable set
+ * (optimizer/desirable.h): a configuration that no other beats in both time T and workspace M. Kernels that run one
  * after another share an arena, whose size is the largest workspace that is chosen in it; arenas exist side by side,
  * and their sum stays within the total:
  *
@@ -14,8 +14,8 @@
  *                    With one group this is WR with the total as its limit.
  *
  * With an adoption margin, a split convolution is accepted only if it is faster than the undivided one by that margin
- * (optimizer/wr.h). A caller that has such a margin does not run the choice itself, but the configuration that
- * mdnn_front_best returns for the size of the arena (with one group: for the total), as WR does. */
+ * (optimizer/wr.h). Then the choice only fixes the sizes of the arenas: each convolution runs the configuration that
+ * mdnn_front_best returns for the size of its arena (with one group: for the total), as with WR. */
 #ifndef MDNN_WD_H
 #define MDNN_WD_H
 

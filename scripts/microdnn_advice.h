@@ -73,9 +73,9 @@ mdnn_status_t tool_advice_add_budgets(tool_advice_t *advice);
 mdnn_status_t tool_advice_add_gpu(tool_advice_t *advice, const tool_gpu_t *own,
                                   const tool_gpu_t *gpu);
 
-/* Scales the times of the record so that its run takes as long as was measured: what operations, and the gaps between
- * them, take together is what the iteration took without the waits that the plan expects. *scale: by how much. NOT_FOUND:
- * nothing fits into the budget of the run, or the waits alone take longer; OUT_OF_MEMORY. */
+/* Scales the times of the record so that its run takes as long as was measured: operations and the gaps between them
+ * then take as long together as the measured iteration without the waits that the plan expects. *scale: by how much.
+ * NOT_FOUND: nothing fits into the budget of the run, or the waits alone take longer; OUT_OF_MEMORY. */
 mdnn_status_t tool_advice_fit(mdnn_run_record_t *record, double measured_ms, double *scale);
 
 /* The best plan of the period for a budget, of which own_bytes are not for ranges. As mdnn_best_plan. */

@@ -33,7 +33,7 @@ typedef struct mdnn_node_peer {
 
 enum { MDNN_NODE_PEERS = 64 };
 
-/* Makes the device visible to others. OUT_OF_MEMORY: there are too many entries, or no memory. *device belongs to the
+/* Makes the device visible to others. OUT_OF_MEMORY: there are too many entries, or no memory. *joined belongs to the
  * registry and lives until mdnn_node_device_leave or the registry's end. */
 mdnn_status_t mdnn_node_device_join(mdnn_node_registry_t *registry, uint64_t device, uint64_t place,
                                     mdnn_node_rates_t alone, mdnn_node_device_t **joined);

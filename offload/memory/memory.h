@@ -13,7 +13,8 @@
  *     copied to the host through its alias, and serves other ranges when its copy has ended. If an operation names the
  *     range, it stops leaving, and chunks that are already gone come back.
  *   - AWAY: unmapped, with its content on the host. Its first chunks may be mapped, if the plan follower kept them or
- *     brought them back before the rest.
+ *     brought them back before the rest. A new range may also be AWAY and blank: it has addresses but no content, and
+ *     takes its memory only when an operation names it.
  *   - RETURNING: it waits for chunks. Those that it has already are filled through their aliases, and each is mapped
  *     when its copy has ended.
  *   - SPLIT: its first chunks are mapped, and behind them its host copy is mapped at the range's own addresses.
@@ -187,18 +188,20 @@ void mdnn_memory_destroy(mdnn_memory_t *memory);
  * object can be destroyed. */
 void mdnn_memory_close(mdnn_memory_t *memory);
 
-/* Allocates `bytes` > 0 for use in `stream`, whose order the memory follows. Waits on the host, if needed, for memory
- * that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. STUCK: something could leave, but the device
- * completes nothing. NOT_FOUND: the object was closed. With HOST, BUSY while something would have to move and an
- * operation is between begin and end. mdnn_memory_begin and mdnn_memory_pin return the same four statuses. */
+/* Allocates `bytes` > 0 for use in `stream`, whose order the memory follows. The range may be blank. Waits on the
+ * host, if needed, for memory that is on its way. OUT_OF_DEVICE_MEMORY: nothing more can leave. STUCK: something
+ * could leave, but the device completes nothing. NOT_FOUND: the object was closed. With HOST, BUSY while something
+ * would have to move and an operation is between begin and end. mdnn_memory_begin and mdnn_memory_pin return the
+ * same four statuses. */
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address);
 /* The same for a workspace. One that can never be in device memory as a whole is refused, since the caller can do with
  * a smaller one. */
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address);
-/* The same for a workspace that the next operation names, and that plans know only as that operation's workspace. It
- * gets memory immediately: that of an earlier workspace of the same size, if possible. */
+/* The same for a workspace that the next operation names, and that plans know only as that operation's workspace. It is
+ * not left blank because a plan has no room for it: it gets memory now, that of an earlier workspace of the same size,
+ * if possible. */
 mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                uint64_t *address);
 /* Called after an allocation of `bytes`, or a pin of such an allocation, was refused. `optional`: it is a workspace
@@ -209,8 +212,8 @@ void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optio
 bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count);
 /* Whether an operation that names more than fits, and is not captured, runs with a part of its operands on the host. */
 bool mdnn_memory_has_tails(const mdnn_memory_t *memory);
-/* The largest size of an allocation with which an operation can still run that also names operands of these sizes. The
- * function guesses which allocations are the operands, in such a way that the result is never too small. */
+/* The size of the largest allocation that an operation can name together with operands of these sizes and still run.
+ * The function guesses which allocations are the operands, in such a way that the result is never too small. */
 uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *sizes, size_t count);
 /* Whether a workspace of `bytes` can ever be used beside operands of these sizes. Also true if a live allocation has
  * the size `bytes`: the caller then seems to ask for another such tensor, not for a workspace. On false the workspace
@@ -340,7 +343,8 @@ bool mdnn_memory_progress(mdnn_memory_t *memory);
 /* Keeps the allocation around `address` resident, because a graph has captured it or another process shares it. Pins
  * are counted. If the allocation is away, it is made resident first. If it is freed while it is pinned, it is not found
  * any more, but it can be named, pinned again and unpinned; it stays where it is, and its memory serves others only
- * after the last unpin. *start: where the allocation starts. NOT_FOUND; OUT_OF_DEVICE_MEMORY. */
+ * after the last unpin. *start: where the allocation starts. Fails as mdnn_memory_allocate does; NOT_FOUND also if no
+ * allocation is there. */
 mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start);
 void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
 /* Revives an allocation that was freed while pinned, at its address and with its content. false:
@@ -392,7 +396,7 @@ typedef struct mdnn_memory_report {
     uint64_t host_bytes; /* slots in use */
     /* Times that something could not leave, or be promised, for lack of host memory. */
     uint64_t host_short;
-    bool is_host_short; /* one of them was since the last call began that needed memory */
+    bool is_host_short; /* whether that happened since the last call that needed memory began */
     /* Host memory that would have been needed, at least, for the last refused request and all that was
      * allocated then. */
     uint64_t host_needed_bytes;

@@ -42,7 +42,7 @@
 enum {
     MDNN_FLIGHTS = 64,    /* the most copies that are enqueued at the same time in one direction */
     MDNN_TIMINGS = 256,   /* the most timed operations whose time is not known yet */
-    MDNN_UNDONE = 8,      /* streams whose unfinished points are known during a look at all moves */
+    MDNN_UNDONE = 8,      /* streams with a known unfinished point: `undone`, below */
     MDNN_INLINE_USES = 2, /* streams of an allocation that need no extra memory */
 };
 /* The most bytes that are enqueued at the same time in one direction, since a demand may have to wait for them. One
@@ -82,7 +82,7 @@ typedef struct mdnn_allocation {
     /* LEAVING, RETURNING: how many of its first chunks are to be there in the end */
     uint64_t target;
     uint64_t *slots,
-        slots_from; /* host slots are there from here on; <= clean, unless blank: none then */
+        slots_from; /* chunks from here on have host slots; <= clean. Blank: no chunk has one */
     bool cut;       /* LEAVING: nothing works on it, and it is unmapped from `target` on */
     uint64_t
         covered_from; /* at its steps from here on slots are mapped: AWAY with HOST, and SPLIT */
@@ -107,8 +107,8 @@ typedef struct mdnn_allocation {
     uint64_t demand;   /* number of the demand that last sent it away */
     uint64_t keeps;    /* how many of its first chunks that demand left it */
     bool sent_away;    /* it left on demand the last time */
-    uint64_t pass;     /* number of the pass that last saw it */
-    uint32_t use;      /* of that pass: index in memory->uses */
+    uint64_t pass;     /* number of the last walk over names that met it (`passes`) */
+    uint32_t use;      /* of that walk: index in memory->uses */
 
     struct mdnn_allocation *next, *previous;         /* all */
     struct mdnn_allocation *next_move, *before_move; /* in one of the lists of moves */
@@ -208,10 +208,12 @@ struct mdnn_memory {
     uint64_t least_chunks;               /* that this demand needs even if all else leaves */
     mdnn_turn_t *first_turn, *last_turn; /* the first has the turn */
     uint64_t demands;                    /* how many demands there were */
-    uint64_t passes;                     /* how many passes over the names of an operation */
+    uint64_t passes;                     /* how many walks over the names of an operation */
     uint64_t began;                      /* how many operations have begun */
-    mdnn_stream_point_t undone[MDNN_UNDONE]; /* see mdnn_allocation_uses_over; position 0: none */
-    bool looking;               /* during a look at all moves, which waits for nothing */
+    /* While `looking`: a point of a stream that was found unfinished, so that the device is not asked about later ones;
+     * position 0: none. */
+    mdnn_stream_point_t undone[MDNN_UNDONE];
+    bool looking;               /* mdnn_memory_progress looks at all moves, and fills `undone` */
     uint64_t steps;             /* grows whenever anything changes */
     bool slot_busy;             /* a host slot is being made */
     double hasty_until_us;      /* a wait was too long: until then slow_down and join do nothing */
@@ -219,8 +221,9 @@ struct mdnn_memory {
     mdnn_status_t trouble;      /* last failure of the device */
     uint64_t host_short_before; /* report.host_short when the turn was taken */
 
-    mdnn_allocation_t all; /* HOST, VERIFY: no allocation; its uses are all operations */
-    uint32_t open;         /* operations between begin and end */
+    /* Stands for no real allocation: all operations hold it, and with HOST and VERIFY its uses are their ends. */
+    mdnn_allocation_t all;
+    uint32_t open; /* operations between begin and end */
     bool quiet, hurried;
 
     mdnn_use_t *uses; /* of the operation that ends */

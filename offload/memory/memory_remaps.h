@@ -1,10 +1,11 @@
 /* Mappings of moves that change in the background, so that the thread that enqueues work does not wait for them.
  *
- * Only one such change of a range is under way at a time, and only while it is LEAVING and cut off, or RETURNING.
- * Nothing else in the mechanism touches the range's mappings before the change has ended, and each change of the
- * range's state ends it. While chunks are being unmapped they count as mapped, and while they are being mapped they
- * count as not mapped. But an access to a chunk that is being mapped may already write to it, so the host's copy of it
- * counts for nothing from the beginning of the change. */
+ * Only one such change of a range is under way at a time, and only while it is RETURNING, or LEAVING and cut off
+ * (nothing uses it any more, and no new work can without calling its leaving off). Nothing else in the mechanism
+ * touches the range's mappings before the change has ended, and each change of the range's state ends it. While chunks
+ * are being unmapped they count as mapped, and while they are being mapped they count as not mapped. But an access to a
+ * chunk that is being mapped may already write to it, so the host's copy of it counts for nothing from the beginning of
+ * the change. */
 #ifndef MDNN_MEMORY_REMAPS_H
 #define MDNN_MEMORY_REMAPS_H
 

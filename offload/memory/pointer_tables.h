@@ -70,8 +70,8 @@ void mdnn_pointer_tables_overwrite(mdnn_pointer_tables_t *tables, uint64_t at, u
 bool mdnn_pointer_tables_add(mdnn_pointer_tables_t *tables, const mdnn_pointer_word_t *words,
                              size_t count, bool kept);
 /* Adds words that may lie anywhere in the MDNN_POINTER_SPREAD_BYTES from `at` on, as far as the allocation reaches.
- * `at` is rounded down to a multiple of MDNN_POINTER_STEP_BYTES. Of several values in one allocation and in the same 2
- * MiB only one is kept. */
+ * `at` is rounded down to a multiple of MDNN_POINTER_STEP_BYTES. Of several values that point into the same allocation
+ * and the same 2 MiB, only one is kept. */
 bool mdnn_pointer_tables_spread(mdnn_pointer_tables_t *tables, uint64_t at, const uint64_t *values,
                                 size_t count, bool kept);
 /* Adds to the bytes at `to` the words that lie in the bytes at `from`, beside the words that are at `to` already.

@@ -1,7 +1,7 @@
 /* Names of kernels that people can read. The short form of a mangled name (Itanium C++ ABI, 5.1) consists of the scopes
- * and the function, without types. Of the template arguments it has only one: the first of the function's that has a
- * name. The code that makes it skips types and arguments, while a demangler would need memory and a stack in proportion
- * to names of thousands of characters. */
+ * and the function, without types. Of the template arguments it has only one: the first named one of the function's.
+ * The code that makes it skips types and arguments, while a demangler would need memory and a stack in proportion to
+ * names of thousands of characters. */
 #ifndef MDNN_SHORT_NAMES_H
 #define MDNN_SHORT_NAMES_H
 

@@ -18,8 +18,9 @@
  *     T  >=  time of the fastest variants + (time of i's variant - that of its fastest) + Wb + Wa
  *
  * for the variant of i that makes this least. A cut through the copies in one direction says how long the waits between
- * two operations are in total. Waits of such windows that do not overlap add up, so the certificate also looks for the
- * windows, of all operations i, that have the longest waits. It looks at up to 64 operations i, where most is missing.
+ * two operations, its window, are in total. The waits of windows that do not overlap add up, so the certificate also
+ * looks for the windows, whichever operations i they come from, whose waits add up to most. It looks at up to 64
+ * operations i, where most is missing.
  * It leaves two things out: ranges move as a whole, and copies out of some ranges slow down copies in of others.
  *
  * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. O(operations + 64 gaps) besides the gaps themselves. */

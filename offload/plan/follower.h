@@ -60,7 +60,8 @@ typedef struct mdnn_advice {
     /* These ranges begin to leave, in this order; this many bytes of each stay. */
     const mdnn_advised_t *leave;
     size_t leave_count;
-    /* At least this many bytes of each of these begin to return, in this order, as soon as memory is free. */
+    /* These ranges begin to return, in this order, as soon as memory is free, until at least this many bytes of each
+     * are there. */
     const mdnn_advised_t *back;
     size_t back_count;
     bool join; /* in plans of vDNN: wait for all copies under way before the next operation */
@@ -68,7 +69,7 @@ typedef struct mdnn_advice {
 } mdnn_advice_t;
 
 /* Records the operation, and gives advice. Operations are recorded in the order in which the host enqueues them.
- * `sequence` numbers them from 0 on. */
+ * They are numbered from 0 on; `sequence`, below, is such a number. */
 void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operation_t *operation,
                           mdnn_advice_t *advice);
 /* Reports the device time of operation number `sequence`. That time becomes known only after the operation was
@@ -88,8 +89,9 @@ uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range)
 
 /* Reports that `bytes` were missing and had to be found on demand. If that happens although the plan has been followed
  * for a whole iteration, and again in the next one, there is less memory than the budget says (slabs that are not full,
- * pinned ranges, ranges that the period does not know). The period is then planned again with a budget that is smaller
- * by what was missing in both iterations, if that is expected to help. */
+ * pinned ranges, ranges that the period does not know). The period is then planned again with a smaller budget, if that
+ * is expected to help: smaller by the most that was missing at one time, in that one of the two iterations where this
+ * was less. */
 void mdnn_follower_short(mdnn_follower_t *follower, uint64_t bytes);
 
 /* Reports the bytes of the budget that ranges cannot use now (slabs, memory that is set aside):

@@ -1,8 +1,9 @@
 /* Invariants of the plan follower (offload/plan/follower_internal.h) between two calls, which debug builds check.
  *
  * Ranges
- *   A range that is not alive has no slot; one that is alive was last touched at an earlier sequence.
- *   Each slot of the plan that is followed has at most one range, and slot and range refer to each other.
+ *   A range that is not alive has no counterpart in the plan that is followed; one that is alive was last touched at an
+ *   earlier sequence.
+ *   Each range of that plan's period is the counterpart of at most one range, and the two refer to each other.
  * Periods
  *   Each number is in at most one entry; numbers are those of periods that were found. A free entry has nothing.
  *   Until a plan was made, or will never be, the times are there, and as many are missing as `untimed` says.

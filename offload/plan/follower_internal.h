@@ -42,7 +42,7 @@ typedef struct follower_plan {
     /* State, as the period is followed. For each range of the period, the history's range; or MDNN_NO_POSITION. */
     uint32_t *handles;
     bool *passed;                 /* of each range: away, or advised already; scratch */
-    mdnn_advised_t *leave, *back; /* the advice: moves, ranges + moves */
+    mdnn_advised_t *leave, *back; /* the advice; room for 2 * moves, and for ranges + moves */
     /* How long the last iterations under the plan took, in a ring; how many there were in all. */
     double iterations_us[FOLLOWER_ITERATIONS];
     uint64_t iterations;
@@ -107,7 +107,7 @@ typedef struct follower_range {
     uint64_t bytes;
     uint64_t
         touched_at; /* sequence behind its last use or its beginning; `follower_never`: not alive */
-    uint32_t slot;  /* in the period of follower->active; MDNN_NO_POSITION */
+    uint32_t slot;  /* its counterpart in the period of follower->active; MDNN_NO_POSITION */
     bool stays, used;
 } follower_range_t;
 

@@ -1,6 +1,6 @@
-/* Which gap is best for its range to be away, at an operation where bytes are missing. Gaps enter and leave as a sweep
- * over the operations begins and stops to lie within them; the best of those within which it lies is found in logarithmic
- * time. */
+/* Chooses the gap that is best for its range to be away, at an operation where bytes are missing. A sweep over the
+ * operations enters each gap where the gap begins, and leaves it where the gap ends; among the gaps that the sweep is
+ * in, the best is found in logarithmic time. */
 #ifndef MDNN_GAP_CHOICE_H
 #define MDNN_GAP_CHOICE_H
 
@@ -17,9 +17,9 @@ typedef enum mdnn_gap_rule {
 
 typedef struct mdnn_gap_choice {
     struct mdnn_gap_node {
-        double enough; /* best score below of a range that is not larger than what is missing */
-        double more;   /* of one that is, for each byte that is missing */
-    } * nodes;         /* 1 is the root; less than 0: nothing lies below */
+        double enough; /* best score in this subtree, for ranges not larger than what is missing */
+        double more;   /* the same for larger ranges, per byte that is missing (FEW, LARGE) */
+    } * nodes;         /* 1 is the root; less than 0: the sweep is in no gap of the subtree */
     uint32_t *place;   /* of each gap: its leaf, in the order of bytes, then of gaps */
     uint32_t *gap;     /* of each leaf */
     uint64_t *bytes;   /* of each leaf */
@@ -33,15 +33,16 @@ mdnn_status_t mdnn_gap_choice_init(mdnn_gap_choice_t *choice, const mdnn_period_
                                    const mdnn_gap_t *gaps, size_t gap_count);
 void mdnn_gap_choice_fini(mdnn_gap_choice_t *choice);
 
-/* Nothing is within. O(gaps). */
+/* Starts a sweep, which is in no gap yet. O(gaps). */
 void mdnn_gap_choice_start(mdnn_gap_choice_t *choice, mdnn_gap_rule_t rule);
 
-/* Where the gap has a score for the rule: `base`, times the bytes of its range that are missing for LARGE, times the share
- * of its bytes that are missing for FEW. Scores are positive. */
+/* The sweep enters or leaves a gap. The gap's score is `base` > 0, times the part of the missing bytes that its range
+ * can give (LARGE), or times the share of the range's bytes that this part is (FEW). */
 void mdnn_gap_choice_enter(mdnn_gap_choice_t *choice, uint32_t gap, double base);
 void mdnn_gap_choice_leave(mdnn_gap_choice_t *choice, uint32_t gap);
 
-/* Of equals the one that comes first by bytes (FEW, LARGE), then by number. UINT32_MAX: there is none. */
+/* The gap with the highest score; of equals the one that comes first by bytes (FEW, LARGE), then by number. UINT32_MAX:
+ * the sweep is in no gap. */
 uint32_t mdnn_gap_choice_best(mdnn_gap_choice_t *choice, uint64_t missing_bytes);
 
 #endif

@@ -74,7 +74,7 @@ struct mdnn_history {
     uint64_t familiar_for; /* operations without a deviation */
     uint64_t lost_at;      /* number of operations at the last deviation */
     uint32_t search_in;    /* how many of the last operations are to be searched; 0: none */
-    /* Number of the operation at which a period is searched for once more (0: none), among how many of the last
+    /* A period is searched for once more at operation number learn_at (0: at none), among the last learn_in
      * operations. */
     uint64_t learn_at, learn_in;
     uint32_t *scratch; /* operation_capacity */
@@ -104,8 +104,8 @@ static inline uint64_t history_mix(uint64_t hash, uint64_t value)
     return z ^ (z >> 31);
 }
 
-/* Uses of two iterations are matched by size, and by whether it is the range's first use. At a first use no stray word
- * can look like the address, since nobody has had the address yet. */
+/* Uses of two iterations are matched by size, and by whether it is the range's first use. At a first use the name is
+ * certain: no parameter can look like the address by accident, since nobody has had the address yet. */
 static inline uint64_t history_likeness(uint64_t bytes, bool is_first)
 {
     return bytes << 1 | is_first;

@@ -99,7 +99,7 @@ uint32_t mdnn_operation_fastest(const mdnn_period_t *period, uint32_t position,
 /* The variant with the least workspace and, among equals, the fastest. */
 uint32_t mdnn_operation_smallest(const mdnn_period_t *period, uint32_t position);
 
-/* The smallest budget in which the period can run (Chen 2019, equations 6 and 7, with the caller's batch). One
+/* The smallest budget in which the period can run (Chen 2019, equations 6 and 7, for the batch that was recorded). One
  * operation needs the ranges that it names, those that live then and may not leave, and its smallest workspace; the
  * floor is the largest such need. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_period_floor(const mdnn_period_t *period, uint64_t *floor_bytes);

@@ -14,8 +14,8 @@ mdnn_status_t mdnn_policy_dynamic(const mdnn_move_plan_request_t *request, mdnn_
 mdnn_status_t mdnn_policy_modnn(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
 mdnn_status_t mdnn_policy_auto(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
 
-/* Takes so many steps over gaps and operations ahead at most; where that is not enough, its schedule ends there, and seldom
- * fits. */
+/* The policy modnn, but it ends after about `steps` looks at gaps and at operations ahead. If that is not enough, its
+ * schedule ends there, and seldom fits. */
 mdnn_status_t mdnn_modnn_within(const mdnn_move_plan_request_t *request, uint64_t steps,
                                 mdnn_move_plan_t *plan);
 

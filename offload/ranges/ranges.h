@@ -4,8 +4,9 @@
  * lock; the caller lets one thread in at a time.
  *
  * There is one reservation of addresses, cut into equal steps of the size of a chunk. A range is a sequence of
- * neighbouring steps, each with a mapped chunk. A released range keeps its chunks and its mapping until a request needs
- * them. Released neighbours serve a request together, and a smaller request gets a part of them:
+ * neighbouring steps. Normally each of them has a mapped chunk; the exceptions are further down. A released range keeps
+ * its chunks and its mapping until a request needs them. Released neighbours serve a request together, and a smaller
+ * request gets a part of them:
  *   - if a request finds enough neighbouring mapped steps, nothing is mapped;
  *   - otherwise it gets the neighbouring steps that lack the fewest chunks, and the missing chunks are mapped there:
  *     spare ones, new ones, or those of other released ranges. Taking a chunk changes mappings immediately, so it
@@ -22,7 +23,8 @@
  * chunks back. Its chunks belong to its first steps, and of these again the first are mapped. What the chunks contain
  * is the caller's business.
  *
- * Once the program repeats itself, no chunk is created, mapped or unmapped. */
+ * While a program repeats itself and no live range is hidden or gives chunks away, no chunk is created, mapped or
+ * unmapped. */
 #ifndef MDNN_RANGES_H
 #define MDNN_RANGES_H
 
@@ -122,8 +124,9 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 
 /* Releases the allocation that starts at `address`, in the order of `stream`, which the program has put behind all
  * streams that used it. Another stream that gets its memory next waits for `points`, the points after the last work of
- * each stream that used it. The stream that acquired the memory has waited for its earlier users. If `points` has no
- * point of that stream, the next owner waits for those users again. NOT_FOUND: no allocation starts there.
+ * each stream that used it. Work of the stream that acquired the memory comes after the memory's earlier users; so if
+ * `points` has a point of that stream, the next owner need not wait for them; otherwise it does. NOT_FOUND: no
+ * allocation starts there.
  * OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_stream_point_t *points, size_t point_count);

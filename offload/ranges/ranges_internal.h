@@ -98,7 +98,7 @@ struct mdnn_ranges {
 /* The address of a step. */
 uint64_t mdnn_ranges_address(const mdnn_ranges_t *ranges, uint64_t step);
 void mdnn_range_free(mdnn_range_t *range); /* the bookkeeping only */
-/* Steps below `top` have no range any more. */
+/* The `count` steps from `first` on, all below `top`, have no range any more. */
 void mdnn_ranges_clear(mdnn_ranges_t *ranges, uint64_t first, uint64_t count);
 
 /* ---- range_users.c ---- */

@@ -21,8 +21,9 @@ enum {
 typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_UNKNOWN,
     MDNN_CANDIDATE_UNSUPPORTED,
-    MDNN_CANDIDATE_EXCLUDED,  /* its workspace was above the limit, or could not be allocated */
-    MDNN_CANDIDATE_POSTPONED, /* an engine, not tried here: a larger size runs it in the limit */
+    MDNN_CANDIDATE_EXCLUDED, /* its workspace was above the limit, or could not be allocated */
+    /* An engine that was not tried here, since it ran within the limit at a larger size. */
+    MDNN_CANDIDATE_POSTPONED,
     /* An engine that was not tried here, since it was deferred to a caller's own search. It is measured for callers
      * that do not search. */
     MDNN_CANDIDATE_DEFERRED,

@@ -51,7 +51,7 @@ typedef struct mdnn_timed_runs {
 } mdnn_timed_runs_t;
 
 /* Runs the lead and then the groups, back to back; the i-th call is calls[i % distinct]. Sets ms[g] to the milliseconds
- * per call of group g, by events. Waits for the end; BUSY if that takes longer than calls that are worth measuring can.
+ * per call of group g, by events. Waits for the end; BUSY if that takes so long that the calls are not worth measuring.
  * The lead keeps the GPU busy while the host enqueues, as the earlier parts of a split do. Without it, short calls
  * seemed up to 1.9 times slower than they ran (H200). If the host takes longer for a call than the GPU, no lead is long
  * enough; then only `held` keeps this from timing the host. */

@@ -9,12 +9,12 @@
 typedef struct mdnn_lease {
     mdnn_arena_t *arena; /* NULL: nothing is leased */
     enum { MDNN_LEASE_REGION, MDNN_LEASE_WHOLE, MDNN_LEASE_CAPTURE } kind;
-    int index; /* of the stream's slot, or of the capture */
+    int index; /* in arena->slots (of the stream), or in arena->captures */
     CUstream stream;
 } mdnn_lease_t;
 
 /* Gives `call` a workspace of the arena, and `demand` its size, if that allows a configuration that does not fit the
- * caller's workspace; otherwise, and under any other policy, both stay as they are. `plan` may be NULL: nothing is
+ * caller's workspace; otherwise, and under any policy but wd, both stay as they are. `plan` may be NULL: nothing is
  * leased. After this, the same thread must enqueue the call and end the lease. Thread-safe. During the lease, other
  * convolutions of this stream wait to be enqueued. Allocates device memory at the first call of a context, never during
  * a capture. Waits on the host only if an event fails, and for the memory of a capture that cannot run without it. */

@@ -19,7 +19,7 @@ typedef struct mdnn_loan {
 /* `own`: time and workspace of the caller's own plan, if that one would run; NULL: a configuration of ours would. Gives
  * `call` a lent workspace, and `demand` its size. Where that is not possible, or nothing can be chosen, both stay as
  * they are, and the loan is not open. The same thread must enqueue the call next and end the loan. Thread-safe;
- * allocates device memory as a program does that allocates each workspace. */
+ * allocates device memory like a program that allocates a workspace for each call. */
 void mdnn_loan_begin(mdnn_loan_t *loan, mdnn_call_t *call, const mdnn_conv_plan_t *plan,
                      mdnn_demand_t *demand, const mdnn_knapsack_item_t *own);
 void mdnn_loan_end(mdnn_loan_t *loan);

@@ -8,8 +8,8 @@
  *   timelines  the points of streams (shim/device/timelines.h), which all devices share
  *
  * The caller holds the device's lock around every call, with the device's context current; the functions that wait
- * release the lock while they wait. Only destroy gives back what the driver gave. The status DEVICE means that a driver
- * call failed; mdnn_failure_take (shim/real/failure.h) returns its result. */
+ * release the lock while they wait. Except for chunks (destroy_chunk), only destroy gives back what the driver gave.
+ * The status DEVICE means that a driver call failed; mdnn_failure_take (shim/real/failure.h) returns its result. */
 #ifndef MDNN_MEMORY_DEVICE_H
 #define MDNN_MEMORY_DEVICE_H
 

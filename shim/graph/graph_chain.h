@@ -36,11 +36,11 @@ typedef enum mdnn_graph_kind { /* recognised, or why the graph goes to cuDNN unc
  * - alignment_bytes is what the graph demands of each tensor's address.
  * - alpha1 of a pointwise operation scales the output of the operation before it, and alpha2 scales the other operand,
  *   in whatever order the graph has the two inputs.
- * - activation parameters that the host does not set have cuDNN's defaults: clips 0 and the largest double, slope 0; 1
- *   for elu, softplus and swish. They are zero in operations without them.
+ * - activation parameters that the program does not set have cuDNN's defaults: clips 0 and the largest double, slope 0;
+ *   1 for elu, softplus and swish. They are zero in operations without them.
  * - interfaces has LEGACY unless the padding is asymmetric, w has no format, or there are three dims or a chain.
- * - device, math_type, in_place, reorder and weak_notes stay as mdnn_problem_init sets them: they are not in the
- *   plan. */
+ * - device, math_type, in_place, reorder and weak_notes stay as mdnn_problem_init sets them: a graph does not
+ *   say them. */
 typedef struct mdnn_graph {
     mdnn_problem_t problem;
     int64_t x_uid, w_uid, y_uid, z_uid, bias_uid; /* valid if `problem` has that tensor */
@@ -83,7 +83,7 @@ typedef struct mdnn_chain_graph {
     mdnn_chain_tensor_t tensors[MDNN_CHAIN_TENSORS];
 } mdnn_chain_graph_t;
 
-/* The modes that we understand; a graph with another mode counts as one of many operations. */
+/* The modes that we understand; a convolution's graph with another mode is MDNN_GRAPH_MANY_OPERATIONS. */
 #define MDNN_CHAIN_MODES(MODE)                                                                     \
     MODE(CUDNN_POINTWISE_ADD)                                                                      \
     MODE(CUDNN_POINTWISE_RELU_FWD)                                                                 \
@@ -98,7 +98,7 @@ typedef struct mdnn_chain_graph {
 /* ---- the problem that the graph is ---- */
 
 /* Decides by the operations alone, before any field is read, since the fields of other operations are not known here.
- * `pointwise` counts those with the modes above, `others` all other operations. */
+ * `pointwise`: how many operations have the modes above; `others`: whether there are any other operations. */
 mdnn_graph_kind_t mdnn_chain_survey(int convolutions, int pointwise, bool others);
 
 /* Returns a pointwise operation without a mode, and with cuDNN's defaults. */

@@ -61,8 +61,8 @@ cudnnStatus_t mdnn_graph_record_execute_own(mdnn_graph_record_t *record, const m
  * choice between equals is the program's, and its own search must time the plans that it tries. */
 bool mdnn_graph_prefers_own(const mdnn_graph_record_t *record, const mdnn_ready_t *ready);
 
-/* The demand of a caller that chose this plan: at most `workspace_bytes`, and results that promise at least what those
- * of its engine do. */
+/* The demand of a caller that chose this plan: at most `workspace_bytes`, and results that are as repeatable, direct
+ * and strict as those of its engine, or more so (direct only if convolution.numerics asks for it). */
 mdnn_demand_t mdnn_graph_demand(const mdnn_graph_record_t *record, uint64_t workspace_bytes);
 
 #endif

@@ -36,7 +36,8 @@ struct mdnn_graph_record;
 typedef struct mdnn_plan_shadow {
     cudnnHandle_t handle; /* the plan's own or its graph's; NULL: unknown */
     bool deviceless;      /* the plan was made for a described device, not for one that is there */
-    /* The number of the plan's engine configuration (mdnn_configuration_shadow_t); 0: the program cannot ask one. */
+    /* The number of the plan's engine configuration (mdnn_configuration_shadow_t); 0: the program has no descriptor of
+     * one that it could ask. */
     _Atomic uint64_t configuration;
     /* The least workspace that any query of the program got; UINT64_MAX: it has not asked. */
     _Atomic uint64_t reported_bytes;

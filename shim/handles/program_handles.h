@@ -83,9 +83,9 @@ CUresult mdnn_program_create(CUmemGenericAllocationHandle *value, uint64_t bytes
 CUresult mdnn_program_reserve(CUdeviceptr *address, uint64_t bytes, uint64_t alignment);
 /* Notes that the driver has reserved addresses for the program. */
 void mdnn_program_reserved(uint64_t address, uint64_t bytes);
-/* For a handle `real` that the driver has just returned. If it is the real handle of one of ours, returns that one's
- * number for the program, which must then release it once more (the driver's own reference is released here). Otherwise
- * returns `real`. */
+/* For a handle `real` that the driver has just returned. If it belongs to a handle of ours, returns the number by
+ * which the program knows ours; the program must then release that number once more, and the reference that the driver
+ * has just given is released here. Otherwise returns `real`. */
 CUmemGenericAllocationHandle mdnn_program_value_of(CUmemGenericAllocationHandle real);
 /* Called before the device is reset: virtual handles there become real, or are lost. */
 void mdnn_program_device_ends(CUdevice device);

@@ -26,7 +26,8 @@ CUresult mdnn_virtual_end_at(CUdeviceptr address);
 /* Waits until nothing is mapped at addresses where the allocation has ended. */
 CUresult mdnn_virtual_await_addresses(CUdeviceptr address);
 
-/* Sets a chunk aside, with which the device can begin again after a reset; 0 bytes: there is none. */
+/* Keeps the bytes of one chunk of the budget free, so that memory that outlives a reset of the device cannot take all
+ * of the budget. Returns how many bytes, which mdnn_virtual_give_back frees again; 0: that was not possible. */
 uint64_t mdnn_virtual_keep_chunk(CUdevice device);
 /* Whether a graph or a capture holds the allocation. */
 bool mdnn_virtual_is_held(CUdeviceptr address);

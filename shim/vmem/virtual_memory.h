@@ -46,9 +46,9 @@ bool mdnn_virtual_ask(CUdeviceptr address, void (*ask)(void *context, CUdevicept
                       void *context, uint64_t *number);
 
 /* Called just before a convolution runs. Returns whether an operation that names the workspace and all operands can
- * ever run in the budget on the workspace's device; true if the workspace is not ours. Remembers the sizes of the
- * workspace and the operands if so (shim/vmem/workspace_sizes.h). The order of the operands is x, w, y, others; at most
- * MDNN_VIRTUAL_TOGETHER - 1 of them count. */
+ * ever run in the budget on the workspace's device; true if the workspace is not ours. If it is ours and such an
+ * operation can run, remembers the sizes of the workspace and the operands (shim/vmem/workspace_sizes.h). The order of
+ * the operands is x, w, y, others; at most MDNN_VIRTUAL_TOGETHER - 1 of them count. */
 enum { MDNN_VIRTUAL_TOGETHER = 8 };
 bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, size_t count);
 /* The most bytes of workspace that an operation may use beside operands of these sizes, on the current device;
@@ -221,9 +221,9 @@ bool mdnn_virtual_info(size_t *free_bytes, size_t *total_bytes);
 /* Keeps the allocation around `address` from leaving until mdnn_virtual_unpin (shim/vmem/virtual_untracked.h).
  * CUDA_ERROR_NOT_SUPPORTED: it is not ours. */
 CUresult mdnn_virtual_pin(CUdeviceptr address);
-/* For memory to which an object refers without keeping it alive (a texture, a registration, or a
- * device that knows its address): keeps the memory from leaving until it is freed or the object
- * ends. CUDA_ERROR_INVALID_VALUE: nothing lives there. */
+/* For memory to which an object refers without keeping it alive (such as a texture, or the registration of a buffer
+ * with NCCL): keeps the memory from leaving until it is freed or the object ends. CUDA_ERROR_INVALID_VALUE: nothing
+ * lives there. */
 CUresult mdnn_virtual_pin_live(CUdeviceptr address, mdnn_live_pin_t *pin);
 void mdnn_virtual_unpin_live(mdnn_live_pin_t pin);
 

@@ -17,7 +17,7 @@ void mdnn_virtual_workspace_refused(mdnn_virtual_device_t *device, size_t bytes)
 
 /* ---- lent ---- */
 
-/* x, w, y, a residual, a bias; and more variants than any front has that was seen. */
+/* x, w, y, a residual, a bias; and the most variants that are offered to a plan. */
 enum { MDNN_CALL_OPERANDS = 5, MDNN_CALL_VARIANTS = 32 };
 
 /* It belongs to the thread that begins it, and lies on its stack. */
