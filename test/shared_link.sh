@@ -19,9 +19,11 @@ rank() {
     )
 }
 
-# await TEXT NUMBER: until that log has the line, or 15 seconds have passed
+# The ranks work until they are stopped, so what does not come has to be given up: after ten minutes, as a sanitizer's
+# build on a busy machine takes one or two.
+# await TEXT NUMBER: until that log has the line
 await() {
-    for _ in $(seq 300); do
+    for _ in $(seq 12000); do
         ! grep -q "$1" "$TMPDIR/log.$2" 2>/dev/null || return 0
         sleep 0.05
     done
@@ -31,7 +33,7 @@ await() {
 
 # await_plan NUMBER: until it follows one
 await_plan() {
-    for _ in $(seq 150); do
+    for _ in $(seq 6000); do
         "$MDNN_BUILD/microdnn" stats --json "$TMPDIR/stats.$1.live" 2>/dev/null | grep -q '"planned_returns": *[1-9]' &&
             return 0
         sleep 0.1
