@@ -61,7 +61,7 @@ page_of_these_rows() {
 
 page_is_of_the_rows() {
     page=$OUT/docs/benchmarks/packing.md
-    if [ ! -e docs/benchmarks/data/h200-packing.json ]; then [ ! -e docs/benchmarks/packing.md ] && return; fi
+    if [ ! -e docs/benchmarks/data/packing.json ]; then [ ! -e docs/benchmarks/packing.md ] && return; fi
     copy_of_docs && rm "$page" && "$OUT/scripts/packing-table" && cmp docs/benchmarks/packing.md "$page" &&
         [ "$(wc -l <"$page")" -le 150 ]
 }
