@@ -7,7 +7,7 @@
  * A range is the addresses of one allocation. Behind them lie chunks, pieces of device memory that all have the same
  * size; a step is the place of one chunk in the range (offload/ranges/ranges.h). Each chunk is also mapped at a second
  * address, its alias, which only the library's copies use. A copy goes to or from a slot, a piece of pinned host memory
- * of that size. A range is in one of five states:
+ * of that size. A live range is in one of five states:
  *   - RESIDENT: mapped.
  *   - LEAVING: still mapped. Once all work enqueued on it has ended, it is unmapped chunk by chunk; each chunk is
  *     copied to the host through its alias, and serves other ranges when its copy has ended. If an operation names the
@@ -199,9 +199,8 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
  * a smaller one. */
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address);
-/* The same for a workspace that the next operation names, and that plans know only as that operation's workspace. It is
- * not left blank because a plan has no room for it: it gets memory now, that of an earlier workspace of the same size,
- * if possible. */
+/* The same for a workspace that the next operation names, and that plans know only as that operation's workspace. It
+ * gets memory now, even if a plan has no room for it: that of an earlier workspace of the same size, if possible. */
 mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                uint64_t *address);
 /* Called after an allocation of `bytes`, or a pin of such an allocation, was refused. `optional`: it is a workspace
@@ -327,7 +326,8 @@ void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
 mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory);
 
 /* Called around the begin and end of an operation that may also use allocations that it does not name; nobody knows
- * which. false: something is away, or memory is short, so the operation must name what it uses. After begin nothing is
+ * which. false: something is away, or memory is short; the caller then finds out what the operation uses, or
+ * names every live allocation. After begin nothing is
  * unmapped, and after end nothing is unmapped until all work that is enqueued in `stream` at that time is over. */
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
 void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);

@@ -1,6 +1,7 @@
-/* Chooses the gap that is best for its range to be away, at an operation where bytes are missing. A sweep over the
- * operations enters each gap where the gap begins, and leaves it where the gap ends; among the gaps that the sweep is
- * in, the best is found in logarithmic time. */
+/* A gap is a stretch of operations in which a range is not used (offload/plan/period.h). At an operation where bytes
+ * are missing, this chooses the gap in which it is best to send the range away. A sweep over the operations enters each
+ * gap where the gap begins, and leaves it where the gap ends; among the gaps that the sweep is in, the best is found in
+ * logarithmic time. */
 #ifndef MDNN_GAP_CHOICE_H
 #define MDNN_GAP_CHOICE_H
 
@@ -36,8 +37,8 @@ void mdnn_gap_choice_fini(mdnn_gap_choice_t *choice);
 /* Starts a sweep, which is in no gap yet. O(gaps). */
 void mdnn_gap_choice_start(mdnn_gap_choice_t *choice, mdnn_gap_rule_t rule);
 
-/* The sweep enters or leaves a gap. The gap's score is `base` > 0, times the part of the missing bytes that its range
- * can give (LARGE), or times the share of the range's bytes that this part is (FEW). */
+/* The sweep enters or leaves a gap. `base` > 0. With `given`, the smaller of the missing bytes and the range's bytes,
+ * the gap's score is base (FAR, LONG), base * given (LARGE), or base * given / the range's bytes (FEW). */
 void mdnn_gap_choice_enter(mdnn_gap_choice_t *choice, uint32_t gap, double base);
 void mdnn_gap_choice_leave(mdnn_gap_choice_t *choice, uint32_t gap);
 

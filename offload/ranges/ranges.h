@@ -20,8 +20,8 @@
  * (may_be_slabs), a small request gets a range of its own.
  *
  * A live range keeps its addresses, but may be hidden (its chunks are unmapped), give chunks to other ranges and take
- * chunks back. Its chunks belong to its first steps, and of these again the first are mapped. What the chunks contain
- * is the caller's business.
+ * chunks back. The chunks that it has belong to its first steps, and those that are mapped come before those that
+ * are not. What the chunks contain is the caller's business.
  *
  * While a program repeats itself and no live range is hidden or gives chunks away, no chunk is created, mapped or
  * unmapped. */
@@ -124,10 +124,9 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 
 /* Releases the allocation that starts at `address`, in the order of `stream`, which the program has put behind all
  * streams that used it. Another stream that gets its memory next waits for `points`, the points after the last work of
- * each stream that used it. Work of the stream that acquired the memory comes after the memory's earlier users; so if
- * `points` has a point of that stream, the next owner need not wait for them; otherwise it does. NOT_FOUND: no
- * allocation starts there.
- * OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
+ * each stream that used it. The stream that acquired the memory came after the memory's earlier users: if `points` has
+ * a point of that stream, to wait for it is enough; if not, the next owner waits for the earlier users as well.
+ * NOT_FOUND: no allocation starts there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_stream_point_t *points, size_t point_count);
 

@@ -97,7 +97,8 @@ typedef struct mdnn_chain_graph {
 
 /* ---- the problem that the graph is ---- */
 
-/* Decides by the operations alone, before any field is read, since the fields of other operations are not known here.
+/* Decides by the operations alone, before any field is read, since the fields of operations of
+ * other kinds are not known.
  * `pointwise`: how many operations have the modes above; `others`: whether there are any other operations. */
 mdnn_graph_kind_t mdnn_chain_survey(int convolutions, int pointwise, bool others);
 
