@@ -6,7 +6,7 @@ build=${MDNN_BUILD:-build}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 tool=$(realpath "$build/microdnn")
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 
 "$build/test/tools/sample_record" vgg16 256 12 > "$work/vgg16" || exit 1
 "$build/test/tools/sample_record" resnet50 64 3 > "$work/resnet50" || exit 1

@@ -298,7 +298,7 @@ with_the_library() { # name, command
 MICRODNN_CACHE_FILE=$good LD_PRELOAD=${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$MDNN_BUILD/libmicrodnn.so \
     "$train" --net lenet --batch 8 --iterations 1 --warmup 0 --find-repeats 1 --workspace-limit 16k --quiet ||
     exit 1
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 
 plan 30
 check 'cache list: a table by device and versions' list_is_a_table_by_device

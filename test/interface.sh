@@ -4,8 +4,7 @@
 # shellcheck source=test/tap.sh
 . "$(dirname "$0")/tap.sh"
 cd "$(dirname "$0")/.." || exit 1
-# `microdnn run` puts the library before a sanitizer's run time.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 
 plan 1
 check 'exports, options, statistics, the schema of the database and the commands are the agreed ones' \

@@ -12,8 +12,7 @@ HOME=$TMPDIR/home
 list=$HOME/.cache/microdnn/kernels
 export HOME
 unset MICRODNN_MEMORY_KERNELS
-# A sanitizer's run time wants to be the first library.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 mkdir "$HOME"
 
 hidden() { under $room "$client" hidden "${1:-1}" "$buffers"; }

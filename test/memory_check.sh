@@ -422,7 +422,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 54
+plan 55
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -463,6 +463,8 @@ check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above
     --part budget --only resnet50
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
 check 'iterations are compared with plans made beforehand, and with save_on_cpu' plans_come_true
+check 'a recorded run that moves something is no plan' wrong vgg16 restless 'the run without moves: .*1048576' \
+    --part plans --only 'vgg16 b256 tf32'
 check 'a plan that does not come true is found' wrong vgg16 slow '2.00 of the plan' --part plans --only 'vgg16 b256 tf32'
 check 'whether a plan was active is said' plan_is_said
 check 'however long the first iterations take, more are warm' first_iterations_may_search

@@ -8,7 +8,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 tool=$(realpath "$build/microdnn")
 program="$(realpath "$build/train_cnn") --net lenet --batch 128 --search heuristic --workspace-limit 64k"
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 export MICRODNN_MEMORY_KERNELS= # what the user has learned is no matter of tests
 export MICRODNN_CONVOLUTION_POLICY=off # the same algorithms with and without the library
 

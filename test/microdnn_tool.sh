@@ -24,8 +24,7 @@ cp "$library" "$work/other.so"
 cp "$library" "$work/other dir/libmicrodnn.so"
 microdnn=$root/bin/microdnn
 
-# A sanitizer's runtime wants to be the first library; our copy of the tool is built with it.
-export ASAN_OPTIONS=verify_asan_link_order=0
+library_comes_first
 
 same() { # expected, actual
     [ "$1" = "$2" ] || { printf 'expected: %s\nactual:   %s\n' "$1" "$2"; return 1; }

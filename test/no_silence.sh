@@ -8,7 +8,7 @@ library=${MDNN_LIBRARY:-$MDNN_BUILD/libmicrodnn.so}
 client=$MDNN_BUILD/test/shim/print_environment # looks up a function of CUDA, as programs do
 tool=$MDNN_BUILD/microdnn
 work=$TMPDIR
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 
 # bare NAME=VALUE...: the client with the library, without the tool; what is said is in $work/said
 bare() {

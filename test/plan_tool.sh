@@ -7,8 +7,7 @@
 tool=$MDNN_BUILD/microdnn
 data=$(cd "$(dirname "$0")/../docs/examples/data" && pwd)
 cd "$TMPDIR" || exit 1
-# The programs that the tool starts get the library first, before a sanitizer.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 
 tune() { # NET BATCH FILE
     MICRODNN_SIM_PROFILE=p100 MICRODNN_SIM_MODE=timing "$tool" tune --net "$1" --batch "$2" \

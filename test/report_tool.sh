@@ -7,7 +7,7 @@ python3 -c 'import matplotlib' 2> /dev/null || skip_all 'there is no matplotlib 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 tool=$(realpath "$build/microdnn")
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 export MICRODNN_MEMORY_KERNELS= MPLCONFIGDIR="$work/matplotlib"
 
 run() { # name, budget

@@ -54,6 +54,9 @@ few() { if thorough; then echo "$2"; else echo "$1"; fi; } # few, all
 
 finish() { exit $((tap_failed > 0)); }
 
+# For tests of programs that load the library before a sanitizer's run time, as `microdnn run` has them do.
+library_comes_first() { export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"; }
+
 # A table of checks can be run in parts, side by side: MDNN_SHARD=2/8 is the second of eight.
 shard_begins() { shard_row=0 shard_count=0; }
 in_shard() { # for each row once: whether it is of this part

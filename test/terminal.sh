@@ -7,8 +7,7 @@
 # shellcheck source=test/preloaded.sh
 . "$(dirname "$0")/preloaded.sh"
 export MICRODNN_SIM_MODE=timing # what is computed does not matter here
-# Programs that the tool starts load the library without the sanitizer's run time before it.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+library_comes_first
 unset MICRODNN_STATS MICRODNN_STATS_FILE
 MICRODNN_CONVOLUTION_MEASURE_REPEATS=1
 export MICRODNN_CONVOLUTION_MEASURE_REPEATS

@@ -200,7 +200,8 @@ mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address);
 /* The same for a workspace that the next operation names, and that plans know only as that operation's workspace. It
- * gets memory now, even if a plan has no room for it: that of an earlier workspace of the same size, if possible. */
+ * gets memory now, even if a plan has no room for it; if possible, that is the memory of an earlier workspace of its
+ * size. */
 mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                uint64_t *address);
 /* Called after an allocation of `bytes`, or a pin of such an allocation, was refused. `optional`: it is a workspace
@@ -375,7 +376,7 @@ bool mdnn_memory_can_stay(const mdnn_memory_t *memory, uint64_t address);
  * caller allocates afterwards. Ranges leave for it and chunks are destroyed, so it waits on the host like allocate.
  * OUT_OF_DEVICE_MEMORY: not enough can leave, or afterwards there would be too little room for each range to come back
  * and for operations like those so far. With HOST, BUSY as in allocate. mdnn_memory_set_aside_all_the_same is for
- * memory that exists already; such memory counts even beyond the budget. */
+ * memory that exists already and cannot be refused: until ranges have left, the count may then exceed the budget. */
 mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
 /* The same, but also refused if operations like those so far would then need tails: for memory without which the
  * program can go on. */

@@ -18,12 +18,13 @@ typedef enum mdnn_gap_rule {
 
 typedef struct mdnn_gap_choice {
     struct mdnn_gap_node {
-        double enough; /* best score in this subtree, for ranges not larger than what is missing */
-        double more;   /* the same for larger ranges, per byte that is missing (FEW, LARGE) */
-    } * nodes;         /* 1 is the root; less than 0: the sweep is in no gap of the subtree */
-    uint32_t *place;   /* of each gap: its leaf, in the order of bytes, then of gaps */
-    uint32_t *gap;     /* of each leaf */
-    uint64_t *bytes;   /* of each leaf */
+        double
+            enough; /* best score (mdnn_gap_choice_enter) of ranges not larger than what is missing */
+        double more; /* best score of larger ranges; FEW, LARGE: divided by the missing bytes */
+    } * nodes;       /* 1 is the root; less than 0: the sweep is in no gap of the subtree */
+    uint32_t *place; /* of each gap: its leaf, in the order of bytes, then of gaps */
+    uint32_t *gap;   /* of each leaf */
+    uint64_t *bytes; /* of each leaf */
     uint32_t count, leaves;
     mdnn_gap_rule_t rule;
     uint64_t steps; /* nodes visited */

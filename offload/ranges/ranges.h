@@ -69,10 +69,11 @@ typedef struct mdnn_ranges_counts {
     uint64_t created, destroyed, mapped, unmapped; /* chunks */
     uint64_t live_bytes;                           /* as asked for */
     uint64_t chunks_live;                          /* of ranges (slabs included) that are in use */
-    uint64_t chunks_free;                /* of ranges (slabs included) that were released */
-    uint64_t chunks_spare;               /* in no range, and not mapped */
-    uint64_t chunks_hidden, chunks_slab; /* of chunks_live: unmapped; of slabs */
-    uint64_t steps_slab;                 /* at the end of the reservation, where only slabs lie */
+    uint64_t chunks_free;   /* of ranges (slabs included) that were released */
+    uint64_t chunks_spare;  /* in no range, and not mapped */
+    uint64_t chunks_hidden; /* those of chunks_live that are not mapped */
+    uint64_t chunks_slab;   /* those of chunks_live that are slabs */
+    uint64_t steps_slab;    /* at the end of the reservation, where only slabs lie */
 } mdnn_ranges_counts_t;
 
 typedef struct mdnn_ranges mdnn_ranges_t;
@@ -98,7 +99,7 @@ typedef struct mdnn_acquired {
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
 /* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small.
- * A block takes less than 512 bytes more than requested. No other stream works on this memory, unless the program
+ * A block takes less than 512 bytes more than requested. Other streams still work on this memory only if the program
  * released it in the order of `stream`, and thereby put `stream` behind that work.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.

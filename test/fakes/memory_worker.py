@@ -1,8 +1,8 @@
 """Stands in for scripts/gpu/memory_worker.py and mixed_worker.py on a machine without PyTorch or a GPU: answers by
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
-"nan", "above", "nvml", "slow", "still" (nothing leaves), "fault" (an unnamed access ends the
-operation), "below" (budgets below the floor are enough), "tail" (so they are, by tails), "workspace" (three
+"nan", "above", "nvml", "slow", "still" (nothing leaves), "restless" (something does in each iteration), "fault"
+(an unnamed access ends the operation), "below" (budgets below the floor are enough), "tail" (so they are, by tails), "workspace" (three
 allocations are refused, and the bits are those of other algorithms; so are stock's if it is refused the same), "other
 workspace" (stock's are not). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
 import json
@@ -41,14 +41,16 @@ def use(used):
 
 def memory_statistics(batch, what=None):
     resident = min(BUDGET, peak(batch)) + (1 if what == "above" else 0)
+    left = 0 if what == "still" else max(0, peak(batch) - BUDGET)
     return {"memory": [{"device": 0, "budget_bytes": BUDGET, "resident_bytes": resident,
                         "peak_resident_bytes": resident, "peak_live_bytes": peak(batch),
                         "operations": state["operations"], "floor_bytes": floor(batch),
-                        "smallest_budget_bytes": floor(batch), "out_bytes": 0 if what == "still" else max(0, peak(batch) - BUDGET),
+                        "smallest_budget_bytes": floor(batch), "out_bytes": left,
                         "tail_operations": 5 if what == "tail" else 0,
                         "refused": 3 if what in ("workspace", "other workspace") else 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
                         "planned_leaves": state["operations"] if BUDGET < peak(batch) else 0,
                         "planned_returns": 0, "demand_leaves": 0, "period_operations": 100,
+                        "period_out_bytes": 1 << 20 if what == "restless" else left,
                         "host_waits": 0, "host_wait_ms": 0.0, "demand_returns": 0,
                         "host_library_ms": 0.02 * state["operations"], "host_copies_ms": 0.1 * state["operations"],
                         "host_mapping_ms": 0.0, "returned_late": state["operations"] // 2, "returned_unknown": 0, "in_bytes": 0, "mapped_chunks": 0,
@@ -126,7 +128,7 @@ def build(command):
 
 def step(command):
     state["operations"] += 100
-    publish()
+    publish(wrong(state))
     slow = 2.0 if BUDGET and wrong(state) == "slow" else 1.0
     return {"ms": 100.0 * slow * (4 if state.get("peer") else 1), "host_ms": 1.0}
 
@@ -150,7 +152,7 @@ def end(_):
 def warm(command):
     """A loss is the smaller the longer the training has gone on."""
     state["operations"] += 100
-    publish()
+    publish(wrong(state))
     begun = state["iterations"]
     state["iterations"] += command["count"]
     return {"seconds": 1.0, "iterations": command["count"],
