@@ -1,5 +1,5 @@
-/* Problems and solutions of Workspace Division as text, as `microdnn-ilp` reads and writes them.
- * Several may follow each other. Lines end with a newline, and words are separated by one space.
+/* Problems of Workspace Division and their solutions, as the text that `microdnn-ilp` reads and writes: one or more,
+ * one after another. Lines end with a newline, and words are separated by one space.
  *
  *     microdnn-ilp problem 1
  *     model sum                     or shared
@@ -16,7 +16,7 @@
  *
  *     microdnn-ilp solution 1
  *     state optimal                 or feasible (not proven), infeasible, failed (no solution in time)
- *     bound 0.4                     milliseconds; no solution is faster. Only if there are choices
+ *     bound 0.4                     ms; no solution is faster. Only if optimal or feasible
  *     choices 2                     0 unless optimal or feasible
  *     2                             the item of each kernel, from 0
  *     0

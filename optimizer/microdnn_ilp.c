@@ -12,10 +12,10 @@
  * A program of its own because GLPK has these terms, cannot be linked into a preloaded library and
  * ends its process on errors. It knows nothing of the library but the text form (ilp_text.h).
  *
- * The program that GLPK gets. Kernels with the same items (and, if arenas are shared, in the same
+ * The program that GLPK gets. Kernels with the same items (and, if they share regions, in the same
  * group) are one kind k of m_k kernels; told apart, they would make branch and bound prove the same
  * thing over and over. Columns are x_k_c, how many kernels of kind k run its item c, and for shared
- * arenas a_g, the size of arena g in units of the total:
+ * regions a_g, the size of region g in units of the total:
  *     minimise     sum T_k(c) x_k_c
  *     one_k:       sum_c x_k_c = m_k
  *     total:       sum M_k(c) x_k_c <= 1             model sum
@@ -142,7 +142,7 @@ static const mdnn_wd_kernel_t *kernel_of(const program_t *program, size_t kind)
     return &program->problem->kernels[program->kinds[kind].first_kernel];
 }
 
-/* In a shared arena all kernels of a kind move together. */
+/* In a shared region all kernels of a kind move together. */
 static int most_of_kind(const program_t *program, size_t kind)
 {
     return program->problem->model == MDNN_WD_SUM ? (int)program->kinds[kind].kernel_count : 1;
@@ -208,25 +208,25 @@ static void add_sum_row(program_t *program)
     add_row(program, "total", GLP_UP, 1, count);
 }
 
-static void add_arena_rows(program_t *program)
+static void add_region_rows(program_t *program)
 {
     const int groups = (int)program->problem->group_count;
-    const int first_arena = groups > 0 ? glp_add_cols(program->glpk, groups) : 0;
+    const int first_region = groups > 0 ? glp_add_cols(program->glpk, groups) : 0;
     char name[64];
     for (int g = 0; g < groups; g++) {
         snprintf(name, sizeof name, "a_%d", g);
-        glp_set_col_name(program->glpk, first_arena + g, name);
-        glp_set_col_bnds(program->glpk, first_arena + g, GLP_DB, 0, 1);
+        glp_set_col_name(program->glpk, first_region + g, name);
+        glp_set_col_bnds(program->glpk, first_region + g, GLP_DB, 0, 1);
     }
     for (size_t kind = 0; kind < program->kind_count; kind++) {
         int count = put_workspaces(program, kind, 0);
-        program->columns[++count] = first_arena + (int)kernel_of(program, kind)->group;
+        program->columns[++count] = first_region + (int)kernel_of(program, kind)->group;
         program->coefficients[count] = -1;
         snprintf(name, sizeof name, "in_%zu", program->kinds[kind].first_kernel);
         add_row(program, name, GLP_UP, 0, count);
     }
     for (int g = 1; g <= groups; g++) {
-        program->columns[g] = first_arena + g - 1;
+        program->columns[g] = first_region + g - 1;
         program->coefficients[g] = 1;
     }
     add_row(program, "total", GLP_UP, 1, groups);
@@ -245,7 +245,7 @@ static void build(program_t *program)
     if (program->problem->model == MDNN_WD_SUM)
         add_sum_row(program);
     else
-        add_arena_rows(program);
+        add_region_rows(program);
 }
 
 static int optimize(glp_prob *glpk, int time_limit_ms)

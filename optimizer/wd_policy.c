@@ -34,7 +34,7 @@ typedef struct division {
     double *times;                     /* how often it runs in an iteration */
     mdnn_knapsack_item_t *items;       /* of all kernels */
     size_t *choices;
-    uint64_t *arenas;
+    uint64_t *sizes; /* of the regions (optimizer/wd.h) */
 } division_t;
 
 static void division_fini(division_t *division)
@@ -44,7 +44,7 @@ static void division_fini(division_t *division)
     free(division->times);
     free(division->items);
     free(division->choices);
-    free(division->arenas);
+    free(division->sizes);
 }
 
 static mdnn_status_t allocate_kernels(division_t *division)
@@ -57,9 +57,9 @@ static mdnn_status_t allocate_kernels(division_t *division)
     division->calls = calloc(count, sizeof *division->calls);
     division->times = calloc(count, sizeof *division->times);
     division->choices = calloc(count, sizeof *division->choices);
-    division->arenas = calloc(count + division->group_count, sizeof *division->arenas);
+    division->sizes = calloc(count + division->group_count, sizeof *division->sizes);
     return division->kernels && division->calls && division->times && division->choices &&
-                   division->arenas
+                   division->sizes
                ? MDNN_STATUS_OK
                : MDNN_STATUS_OUT_OF_MEMORY;
 }
@@ -164,7 +164,7 @@ static void ask_glpk(division_t *division, mdnn_wd_result_t *result)
 static double equal_ms(const division_t *division)
 {
     const mdnn_wd_problem_t *const problem = &division->problem;
-    const uint64_t share = round_down(problem->total_bytes / mdnn_wd_arena_count(problem));
+    const uint64_t share = round_down(problem->total_bytes / mdnn_wd_region_count(problem));
     double sum = 0;
     for (size_t k = 0; k < problem->kernel_count; k++) {
         double best = INFINITY;
@@ -205,7 +205,7 @@ static mdnn_status_t solve(division_t *division)
              (unsigned long long)division->problem.total_bytes);
     double ms;
     uint64_t used;
-    return mdnn_wd_evaluate(&division->problem, division->choices, &ms, &used, division->arenas);
+    return mdnn_wd_evaluate(&division->problem, division->choices, &ms, &used, division->sizes);
 }
 
 /* ---- regions ---- */
@@ -220,11 +220,11 @@ static void divide_equally(mdnn_wd_group_t *groups, size_t count, uint64_t bytes
 }
 
 /* The group's segments from `offset` on; returns where they end. */
-static uint64_t lay_segments(mdnn_wd_group_t *group, const uint64_t *arenas, uint64_t offset)
+static uint64_t lay_segments(mdnn_wd_group_t *group, const uint64_t *sizes, uint64_t offset)
 {
     for (size_t layer = 0; layer < group->network->layer_count; layer++) {
-        group->segments[layer] = (mdnn_wd_segment_t){offset, arenas[layer]};
-        offset += arenas[layer];
+        group->segments[layer] = (mdnn_wd_segment_t){offset, sizes[layer]};
+        offset += sizes[layer];
     }
     return offset;
 }
@@ -251,18 +251,18 @@ static mdnn_status_t allocate_segments(mdnn_wd_group_t *groups, size_t count)
 static mdnn_status_t lay_out(division_t *division)
 {
     const bool sum = division->problem.model == MDNN_WD_SUM;
-    const size_t arenas = mdnn_wd_arena_count(&division->problem);
+    const size_t regions = mdnn_wd_region_count(&division->problem);
     uint64_t spare = division->problem.total_bytes, offset = 0;
     size_t begin = 0;
     if (sum)
         MDNN_TRY(allocate_segments(division->groups, division->group_count));
-    for (size_t i = 0; i < arenas; i++)
-        spare -= division->arenas[i];
+    for (size_t i = 0; i < regions; i++)
+        spare -= division->sizes[i];
     spare = round_down(spare / division->group_count);
     for (size_t g = 0; g < division->group_count; g++) {
         mdnn_wd_group_t *const group = &division->groups[g];
-        const uint64_t end = sum ? lay_segments(group, &division->arenas[begin], offset)
-                                 : offset + division->arenas[g];
+        const uint64_t end = sum ? lay_segments(group, &division->sizes[begin], offset)
+                                 : offset + division->sizes[g];
         begin += group->network->layer_count;
         group->region = (mdnn_wd_segment_t){offset, end + spare - offset};
         offset = end + spare;

@@ -29,7 +29,7 @@ static const char usage[] =
     "  --batch IMAGES       with --net; the default is the network's own\n"
     "  --dtype TYPE         with --net: fp32, tf32 or fp16 (fp32)\n"
     "  --device NAME        with --net: one of several GPU models in the database\n"
-    "  --model MODEL        sum: one segment per kernel; shared: one arena for all kernels, or\n"
+    "  --model MODEL        sum: one segment per kernel; shared: one region for all kernels, or\n"
     "                       one per stream of the run (shared)\n"
     "  --policy SIZES       undivided, powerOfTwo or all, as they were measured (powerOfTwo)\n"
     "  --solver SOLVER      glpk, internal, or auto: GLPK if microdnn-ilp is there (auto)\n"
