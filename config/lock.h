@@ -1,7 +1,6 @@
-/* Locks with a rank (config/lock_rank.def). No other file uses a pthread mutex. If MDNN_DEBUG is
- * defined, taking a lock compares its rank with the locks that the thread holds already, and a
- * violation ends the process with one line on stderr and SIGABRT; otherwise a lock is a mutex and
- * nothing more.
+/* Locks with a rank (config/lock_rank.def). No other file uses a pthread mutex. If MDNN_DEBUG is defined, taking a lock
+ * compares its rank with those of the locks that the thread holds already, and a violation ends the process with one
+ * line on stderr and SIGABRT; otherwise a lock is a mutex and nothing more.
  *
  * Any thread may use a lock, but no signal handler. The thread that took a lock releases it. */
 #ifndef MDNN_LOCK_H
@@ -26,8 +25,8 @@ typedef struct mdnn_lock {
 #endif
 } mdnn_lock_t;
 
-/* Many threads may read at once. A writer gets its turn although readers keep coming, so a thread
- * that reads must not take the lock for reading again. */
+/* Many threads may read at once. New readers wait behind a waiting writer, so a thread that reads must not take the
+ * lock for reading again. */
 typedef struct mdnn_shared_lock {
     pthread_rwlock_t lock;
 #ifdef MDNN_DEBUG
@@ -35,7 +34,7 @@ typedef struct mdnn_shared_lock {
 #endif
 } mdnn_shared_lock_t;
 
-/* Limits of waits are times of CLOCK_MONOTONIC. */
+/* The limits of waits for a condition are times of CLOCK_MONOTONIC. */
 typedef struct mdnn_condition {
     pthread_cond_t condition;
 } mdnn_condition_t;

@@ -1,5 +1,5 @@
-/* Numbers as people write them in files and on command lines. Nothing here depends on the host's
- * locale: a host that set a decimal comma must neither change what a file means nor break the JSON.
+/* Numbers as people write them in files and on command lines. Nothing here depends on the host's locale: a program that
+ * sets a decimal comma changes neither what a file means nor the JSON that we write.
  *
  * All parsers take the whole text, without white space around it. BAD_FORMAT if the text is not of
  * the expected kind, OVERFLOW if it is but the value does not fit; the result then stays
@@ -30,9 +30,9 @@ mdnn_status_t mdnn_parse_integer(const char *text, int64_t *value);
 /* Digits, optionally a point and up to MDNN_FRACTION_DIGITS more, optionally a minus before. */
 mdnn_status_t mdnn_parse_decimal(const char *text, double *value);
 
-/* Bytes. A number, then optionally a unit: b, k, m, g, t, each also as kb or kib, in any case, all
- * powers of 1024, white space between allowed. With a unit the number may have a fraction; parts of
- * a byte are cut off. `none` is UINT64_MAX, which no number may be. No sign. */
+/* Bytes. A number, then perhaps blanks and a unit in any case: b, or k, m, g, t (also kb, kib and so on), which are
+ * powers of 1024. With a unit the number may have a fraction; parts of a byte are cut off. `none` is UINT64_MAX, which
+ * no number may be. No sign. */
 mdnn_status_t mdnn_parse_size(const char *text, uint64_t *bytes);
 
 /* A size can also be a share of a device's memory: MDNN_SIZE_SHARE plus millionths, 1 to 1000000. */
@@ -45,14 +45,14 @@ mdnn_status_t mdnn_parse_share(const char *text, uint64_t *share);
 /* The bytes of a size on a device with `device_bytes`; none stays none. */
 uint64_t mdnn_size_on_device(uint64_t size, uint64_t device_bytes);
 
-/* The shortest exact form that mdnn_parse_size takes back (64MiB, 1000, none), or mdnn_parse_share (80%). */
+/* Exact: a whole number of the largest unit in which it is whole (64MiB, 1000), none, or a share (80%). */
 void mdnn_format_size(uint64_t size_bytes, char *buffer, size_t buffer_bytes);
 
 /* For people: three significant digits, like 63.9 MiB. */
 void mdnn_format_size_rounded(uint64_t size_bytes, char *buffer, size_t buffer_bytes);
 
-/* `value` with `decimals` digits (at most MDNN_FRACTION_DIGITS) after the point; `trim` drops zeros
- * at the end. "nan", "inf" or "-inf" for what has no digits, and beyond 1e12. */
+/* `value` with `decimals` digits (at most MDNN_FRACTION_DIGITS) after the point; `trim` drops zeros at the end. "nan"
+ * for NaN; "inf" or "-inf" from 1e12 on. */
 void mdnn_format_decimal(double value, int decimals, bool trim, char *buffer, size_t buffer_bytes);
 
 #endif

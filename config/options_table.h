@@ -57,15 +57,15 @@ enum { MDNN_ACCEPTED_BYTES = 384, MDNN_ENVIRONMENT_NAME_BYTES = 96 };
 mdnn_status_t mdnn_option_find(const char *section, size_t section_bytes, const char *key,
                                size_t key_bytes, mdnn_option_id_t *id);
 
-/* Stores the value that `text` means and `origin`. BAD_FORMAT: not of the option's kind; OVERFLOW:
- * of the kind, but out of range; `options` stays untouched then. */
+/* Stores `origin` and the value of `text`. BAD_FORMAT: not of the option's kind; OVERFLOW: of the kind, but out of
+ * range; `options` stays untouched then. */
 mdnn_status_t mdnn_option_set(mdnn_options_t *options, mdnn_option_id_t id, const char *text,
                               const char *origin);
 
-/* What the option takes, in words: "off, wr" or "1 to 100 runs". */
+/* What the option takes: "off, wr, wd" or "1 to 100 runs". */
 void mdnn_option_accepted(mdnn_option_id_t id, char *buffer, size_t bytes);
 
-/* The words for a value of this option that follow "is not" in a message: "a size". */
+/* What follows "is not" in a message about a bad value: "a size". */
 const char *mdnn_option_kind(mdnn_option_id_t id);
 
 /* MICRODNN_<SECTION>_<KEY>. */

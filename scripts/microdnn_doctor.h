@@ -19,16 +19,16 @@ typedef struct doctor {
     bool budget;            /* a budget for memory is asked for */
     int driver_version;     /* CUDA's number: 13.0 is 13000; 0: there is no driver */
     uint64_t least_memory;  /* of the devices, bytes; 0: not known */
-    char library[PATH_MAX]; /* ""; there is none */
+    char library[PATH_MAX]; /* "": there is none */
     char program[PATH_MAX]; /* the file that the loader would start; "": none */
-    char interpreter[256];  /* its loader; "": it cannot be preloaded */
+    char interpreter[256];  /* its loader; "": no preload is possible */
 } doctor_t;
 
 /* ---- the machine ---- */
 void doctor_look_at_libc(void);
 void doctor_look_at_driver(doctor_t *doctor);
-void doctor_look_at_devices(
-    doctor_t *doctor); /* before the driver is loaded here: a child asks it */
+/* Must come before doctor_look_at_driver, which loads the driver here: a child asks it. */
+void doctor_look_at_devices(doctor_t *doctor);
 void doctor_look_at_runtimes(const doctor_t *doctor);
 void doctor_look_at_limits(const doctor_t *doctor);
 
@@ -47,19 +47,20 @@ void doctor_look_at_variables(const doctor_t *doctor);
 void doctor_look_at_program(doctor_t *doctor);
 void doctor_look_at_python(const doctor_t *doctor);
 
-/* Runs it. */
+/* Runs the program with the library. */
 void doctor_run(const doctor_t *doctor);
 
 /* ---- copies of cuDNN ---- */
 void doctor_look_at_cudnn(void);
-/* Counts the file among the copies, without links. */
+/* Adds the file, with its links resolved, to the copies. */
 void doctor_remember_cudnn(const char *path);
 /* Its cudnnGetVersion, asked in a child: 91002. 0: it cannot be loaded, and `why` says why. */
 long doctor_cudnn_version(const char *path, char *why, size_t bytes);
 /* 91002 is "9.10.2", 8907 is "8.9.7". */
 void doctor_format_cudnn(long version, char *text, size_t bytes);
-/* The file that the loader takes in this environment, and whether LD_LIBRARY_PATH led to it. "": none. */
+/* The file that the loader takes in this environment; "": none. */
 const char *doctor_loaded_cudnn(void);
+/* Whether the file is in a folder of LD_LIBRARY_PATH. */
 bool doctor_is_in_library_path(const char *path);
 void doctor_judge_cudnn_copies(void);
 

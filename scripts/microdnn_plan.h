@@ -21,7 +21,7 @@ typedef struct tool_kernel {
     char name[64]; /* "conv2 forward", "layer 2 forward" */
     int layer;     /* kernels of one layer follow each other and have one number */
     mdnn_direction_t direction;
-    uint32_t group; /* kernels of one stream, which follow each other */
+    uint32_t group; /* the same for all kernels of one stream, which follow each other */
     const tool_known_t *known;
     const mdnn_desirable_set_t *set;
 } tool_kernel_t;
@@ -73,16 +73,15 @@ typedef struct tool_trace {
 bool tool_trace_read(const char *path, tool_trace_t *trace);
 void tool_trace_fini(tool_trace_t *trace);
 
-/* The problem of a database key, its device 0. false if it is none of this version. */
+/* The problem of a database key, in which the device is always 0. false if the key is none of this version. */
 bool tool_parse_problem(const char *key, mdnn_problem_t *problem);
 
-/* The kernels of one iteration of what ran, layers in the order of their first runs, and in `title`
- * what it is called. false after a complaint: no such statistics, nothing repeats, or not in the
- * database. */
+/* The kernels of one iteration of a run, by layers in the order of their first use; `title` gets the name of the run.
+ * false after a complaint: no such statistics, nothing repeats, or not in the database. */
 bool tool_run_kernels(const char *path, const tool_known_list_t *known, tool_kernels_t *kernels,
                       char *title, size_t title_bytes);
 
-/* What became of it. */
+/* The result of a plan. */
 typedef struct tool_plan {
     const char *title, *device, *policy, *solver;
     const tool_kernels_t *kernels;
@@ -90,7 +89,7 @@ typedef struct tool_plan {
     uint64_t total_bytes;
     const size_t *choices;
     mdnn_wd_result_t result;
-    uint64_t wr_limit_bytes; /* the total in equal shares */
+    uint64_t wr_limit_bytes; /* an equal share of the total for one kernel */
     double wr_ms;            /* WR within it; INFINITY if something does not fit */
 } tool_plan_t;
 

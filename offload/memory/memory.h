@@ -19,11 +19,11 @@
  *     when its copy has ended.
  *   - SPLIT: its first chunks are mapped, and behind them its host copy is mapped at the range's own addresses.
  *     Operations that name more than the budget holds use ranges in this state (offload/memory/memory_tail.c).
- * Blocks of slabs (small allocations) are always RESIDENT. While a chunk is being copied (unless the copy has been
- * called off), it is not mapped in its range, so an operation that touches it without naming the range faults. A host
- * copy is valid only for chunks that are not mapped: anyone may write to a mapped chunk, so all of it is copied when it
- * leaves again. With MDNN_SAFETY_HOST this is different (offload/memory/memory_quiet.c): no unnamed access faults, and
- * none is lost.
+ * A range that is freed while it moves is ENDING until the move is over. Blocks of slabs (small allocations) are always
+ * RESIDENT. While a chunk is being copied (unless the copy has been called off), it is not mapped in its range, so an
+ * operation that touches it without naming the range faults. A host copy is valid only for chunks that are not mapped:
+ * anyone may write to a mapped chunk, so all of it is copied when it leaves again. With MDNN_SAFETY_HOST this is
+ * different (offload/memory/memory_quiet.c): no unnamed access faults, and none is lost.
  *
  * Everything moves in mdnn_memory_progress, which never waits. begin and allocate call it, and wait on the host only if
  * there is nothing else to do; these waits are counted. A wait is always for a point of work that is already enqueued,
@@ -60,7 +60,7 @@ typedef struct mdnn_memory_device {
     mdnn_status_t (*map)(void *context, uint64_t address, uint64_t chunk); /* read and write */
     mdnn_status_t (*unmap)(void *context, uint64_t address, uint64_t chunk);
 
-    /* The point after everything that is enqueued in `stream` so far. Cheap, because it is called for each operation.
+    /* The point after everything that is enqueued in `stream` so far. Must be cheap: it is called for each operation.
      */
     mdnn_stream_point_t (*mark)(void *context, uint64_t stream);
     /* Never waits; true once wait_on_host has returned OK. Never called with position 0, which means that nothing was
@@ -296,11 +296,11 @@ typedef struct mdnn_memory_call {
     bool enqueued;              /* whether a part of it was enqueued */
 } mdnn_memory_call_t;
 
-/* Makes all allocations that the operation names resident, or splits them. The copies that it needs have ended on
- * return, so nothing is enqueued in `stream`. Until end, none of these allocations leaves. OUT_OF_DEVICE_MEMORY: they
- * do not fit together, beside memory that never leaves and memory that operations of this thread hold between begin and
- * end; for memory that operations of other threads hold, begin waits. After any failure nothing is held, and the
- * operation must not be enqueued. */
+/* Makes all allocations that the operation names resident, or splits them. On return the copies that it needs have
+ * ended, so `stream` need not wait. Until end, none of these allocations leaves. OUT_OF_DEVICE_MEMORY: they do not fit
+ * together, beside memory that never leaves and memory that operations of this thread hold between begin and end; for
+ * memory that operations of other threads hold, begin waits. After any failure nothing is held, and the operation must
+ * not be enqueued. */
 mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *operation);
 /* Called after the operation was enqueued, or with `enqueued` false if it was not. Records the operation and follows
  * the plan follower's advice. */
@@ -326,10 +326,10 @@ void mdnn_memory_hurry(mdnn_memory_t *memory, bool hurried);
  * ended; the level then stays as it is, unless host memory that was mapped cannot be unmapped. */
 mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory);
 
-/* Called around the begin and end of an operation that may also use allocations that it does not name; nobody knows
- * which. false: something is away, or memory is short; the caller then finds out what the operation uses, or
- * names every live allocation. After begin nothing is
- * unmapped, and after end nothing is unmapped until all work that is enqueued in `stream` at that time is over. */
+/* Called before and after an operation is enqueued that may also use allocations that it does not name; nobody knows
+ * which. false: something is away, or memory is short; the caller then finds out what the operation uses, or names
+ * every live allocation. Nothing is unmapped between the two calls, nor after the second until all work that is then
+ * enqueued in `stream` is over. */
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory);
 void mdnn_memory_untracked_end(mdnn_memory_t *memory, uint64_t stream);
 
@@ -351,8 +351,6 @@ void mdnn_memory_unpin(mdnn_memory_t *memory, uint64_t address);
 /* Revives an allocation that was freed while pinned, at its address and with its content. false:
  * there is none. */
 bool mdnn_memory_revive(mdnn_memory_t *memory, uint64_t address);
-/* Whether the allocation has pins other than live pins. */
-bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address);
 
 /* A live pin ends when its allocation is freed, if not earlier. It is for objects that refer to
  * memory without keeping it alive, such as textures. Copies of the struct mean the same pin. */
@@ -367,6 +365,8 @@ void mdnn_memory_unpin_live(mdnn_memory_t *memory, mdnn_live_pin_t pin);
 /* Whether the allocation at `address` has such pins: it may then be in use without being named, and the driver may hold
  * settings for it. */
 bool mdnn_memory_has_live_pins(const mdnn_memory_t *memory, uint64_t address);
+/* Whether the allocation has pins other than live pins. */
+bool mdnn_memory_is_held(const mdnn_memory_t *memory, uint64_t address);
 
 /* Whether operations would have as much room as they have needed so far if the allocation were
  * pinned. */
@@ -386,7 +386,7 @@ void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,
-        peak_resident_bytes;                /* existing chunks, and memory that is set aside */
+        peak_resident_bytes;                /* all chunks, in use or not, and memory set aside */
     uint64_t other_bytes, peak_other_bytes; /* the memory that is set aside */
     uint64_t average_resident_bytes; /* chunks of live ranges and slabs: mean over operations */
     uint64_t live_bytes, peak_live_bytes; /* allocated and not freed, wherever they are */
@@ -452,8 +452,8 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 
 /* What cuMemGetInfo reports as free: the bytes that an allocation could get now and use beside what is alive. That is
- * the budget, less memory that cannot leave, and less the largest operation so far or all memory that is alive,
- * whichever is smaller. */
+ * the budget, less memory that cannot leave, and less the smaller of the largest operation so far and all live
+ * memory. */
 uint64_t mdnn_memory_available(mdnn_memory_t *memory);
 
 #endif

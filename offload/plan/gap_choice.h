@@ -17,14 +17,16 @@ typedef enum mdnn_gap_rule {
 } mdnn_gap_rule_t;
 
 typedef struct mdnn_gap_choice {
+    /* The tree of the gaps that the sweep is in. 1 is the root; gap n is leaf n (FAR, LONG) or leaf place[n] (FEW,
+     * LARGE). Values less than 0: the sweep is in no gap of the subtree. */
     struct mdnn_gap_node {
-        double
-            enough; /* best score (mdnn_gap_choice_enter) of ranges not larger than what is missing */
-        double more; /* best score of larger ranges; FEW, LARGE: divided by the missing bytes */
-    } * nodes;       /* 1 is the root; less than 0: the sweep is in no gap of the subtree */
-    uint32_t *place; /* of each gap: its leaf, in the order of bytes, then of gaps */
-    uint32_t *gap;   /* of each leaf */
-    uint64_t *bytes; /* of each leaf */
+        /* The best score (mdnn_gap_choice_enter); FEW, LARGE: if the range is no larger than what is missing. */
+        double enough;
+        double more; /* FEW, LARGE: the best score / the missing bytes, if the range is larger */
+    } * nodes;
+    uint32_t *place; /* of each gap, in the order of bytes, then of numbers */
+    uint32_t *gap;   /* the other way around */
+    uint64_t *bytes; /* of each place */
     uint32_t count, leaves;
     mdnn_gap_rule_t rule;
     uint64_t steps; /* nodes visited */
@@ -38,8 +40,8 @@ void mdnn_gap_choice_fini(mdnn_gap_choice_t *choice);
 /* Starts a sweep, which is in no gap yet. O(gaps). */
 void mdnn_gap_choice_start(mdnn_gap_choice_t *choice, mdnn_gap_rule_t rule);
 
-/* The sweep enters or leaves a gap. `base` > 0. With `given`, the smaller of the missing bytes and the range's bytes,
- * the gap's score is base (FAR, LONG), base * given (LARGE), or base * given / the range's bytes (FEW). */
+/* The sweep enters or leaves a gap. `base` > 0. `given` is the smaller of the missing bytes and the range's bytes; the
+ * gap's score is base (FAR, LONG), base * given (LARGE), or base * given / the range's bytes (FEW). */
 void mdnn_gap_choice_enter(mdnn_gap_choice_t *choice, uint32_t gap, double base);
 void mdnn_gap_choice_leave(mdnn_gap_choice_t *choice, uint32_t gap);
 

@@ -59,8 +59,8 @@ typedef struct mdnn_ranges_config {
     uint64_t start, bytes; /* the reservation; both multiples of chunk_bytes */
     uint64_t chunk_bytes;  /* a power of two */
     uint64_t small_bytes;  /* requests up to this are blocks of slabs; at most chunk_bytes / 2 */
-    /* An allocation that has at least this many chunks and fills them to the last byte gets one more chunk, so that its
-     * end is not the beginning of another allocation; 0: no allocation does. */
+    /* An allocation that has at least this many chunks and fills them to the last byte gets one more chunk, so that no
+     * other allocation begins where it ends; 0: none gets one. */
     uint64_t ended_chunks;
 } mdnn_ranges_config_t;
 
@@ -98,9 +98,9 @@ typedef struct mdnn_acquired {
 /* Chunks that an allocation of `bytes` > 0 takes; a small one has part of one. */
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
-/* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small.
- * A block takes less than 512 bytes more than requested. Other streams still work on this memory only if the program
- * released it in the order of `stream`, and thereby put `stream` behind that work.
+/* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small. A block takes less
+ * than 512 bytes more than requested. If other streams still work on this memory, the program released it in the order
+ * of `stream`, and thereby put `stream` behind that work.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.
@@ -125,9 +125,10 @@ mdnn_status_t mdnn_ranges_reserve(mdnn_ranges_t *ranges, uint64_t bytes, uint64_
 
 /* Releases the allocation that starts at `address`, in the order of `stream`, which the program has put behind all
  * streams that used it. Another stream that gets its memory next waits for `points`, the points after the last work of
- * each stream that used it. The stream that acquired the memory came after the memory's earlier users: if `points` has
- * a point of that stream, to wait for it is enough; if not, the next owner waits for the earlier users as well.
- * NOT_FOUND: no allocation starts there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is mapped. */
+ * each stream that used it. Work of the stream that acquired the memory follows the work of the earlier users: if
+ * `points` has a point of that stream, that point is enough; if not, the next owner waits for the earlier users as
+ * well. NOT_FOUND: no allocation starts there. OUT_OF_MEMORY: it is still live. INVALID_ARGUMENT: not all of it is
+ * mapped. */
 mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint64_t stream,
                                   const mdnn_stream_point_t *points, size_t point_count);
 
@@ -153,10 +154,10 @@ mdnn_range_chunks_t mdnn_range_chunks(const mdnn_range_t *range);
 mdnn_status_t mdnn_range_hide(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 mdnn_status_t mdnn_range_show(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t upto);
 
-/* The same, for a caller that has the mappings changed elsewhere (remap_begin in offload/memory/memory.h).
- * mdnn_range_remap says which mappings must change so that `upto` chunks are mapped, for at most `most` chunks;
- * mdnn_range_remapped reports that `count` more of these have changed, in their order. Until all of them have changed,
- * or it is certain that no more will, the range's mappings may not change in any other way. */
+/* For a caller that lets another thread change the mappings (remap_begin in offload/memory/memory.h). mdnn_range_remap
+ * returns the next changes on the way to `upto` mapped chunks, of at most `most` chunks; mdnn_range_remapped reports
+ * that `count` more of these have changed, in their order. Until all of them have changed, or it is certain that no
+ * more will, the range's mappings may not change in any other way. */
 typedef struct mdnn_remap {
     bool map;
     uint64_t address; /* of the first of the chunks */

@@ -1,7 +1,6 @@
-/* A JSON document as a tree of values, and its objects read field by field into structs. The reader
- * is strict where a mistake would change the meaning: it refuses an object with an unknown field,
- * or with the same field twice. Escapes in strings are not resolved, so a string with an escape
- * equals no name.
+/* A JSON document as a tree of values; objects can be read into structs, field by field. The reader is strict where a
+ * mistake would change the meaning: it refuses an object with an unknown field, or with the same field twice. Escapes
+ * in strings are not resolved, so a string with an escape equals no name.
  *
  * A value is a number >= 0 that is valid for its document; -1 means no value. The text must outlive the document. Only
  * one thread at a time may use a document. */
@@ -68,8 +67,8 @@ typedef struct mdnn_json_field {
 } mdnn_json_field_t;
 
 /* Fields that the object lacks keep their values. The list ends with a NULL key and has at most 32 fields. False if
- * `object` is not an object, has another field or the same field twice, or lacks a required field, or if a value is not
- * of its kind; *into may then be partly written. */
+ * `object` is not an object, has a field that is not in the list or has one twice, lacks a required one, or has a value
+ * of another kind; *into may then be partly written. */
 bool mdnn_json_fields(const mdnn_json_t *json, int object, const mdnn_json_field_t *fields,
                       void *into);
 
