@@ -9,7 +9,8 @@
  *
  *     min  sum_k T_k(c_k)    with   sum_g  max_{k in g} M_k(c_k)  <=  total
  *
- *   MDNN_WD_SUM      every kernel is a group of its own: the paper's equations 1 to 4
+ *   MDNN_WD_SUM      every kernel is a group of its own, and its region a segment of docs/design/arena.md: the
+ *                    paper's equations 1 to 4
  *   MDNN_WD_SHARED   there is a group for each stream that runs beside others.
  *                    With one group this is WR with the total as its limit.
  *

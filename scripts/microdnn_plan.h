@@ -77,7 +77,7 @@ void tool_trace_fini(tool_trace_t *trace);
 bool tool_parse_problem(const char *key, mdnn_problem_t *problem);
 
 /* The kernels of one iteration of a run, by layers in the order of their first use; `title` gets the name of the run.
- * false after a complaint: no such statistics, nothing repeats, or not in the database. */
+ * false after a complaint: no such statistics, nothing repeats, or a problem is not in the database. */
 bool tool_run_kernels(const char *path, const tool_known_list_t *known, tool_kernels_t *kernels,
                       char *title, size_t title_bytes);
 
