@@ -42,12 +42,16 @@ says_what_it_does() {
     grep -q 'microdnn: measures the convolution forward 8x1x8x8' "$raw"
 }
 
+# On a busy machine the program may end before the thread that plans, which has the lowest priority, has begun.
 says_what_it_plans() {
-    # shellcheck disable=SC2086 # words
-    MICRODNN_SIM_THREADS=1 watched --policy off --memory 48m -- $trains 8 || return 1
-    lines_are "$screen" "$start.*: memory budget 48MiB, policy auto; convolutions as they are" \
-        '^microdnn verdict: budget 48 MiB was enough' || return 1
-    grep -q 'microdnn: plans what moves in an iteration of [0-9]* operations' "$raw"
+    for iterations in 8 80 800 8000; do
+        # shellcheck disable=SC2086 # words
+        MICRODNN_SIM_THREADS=1 watched --policy off --memory 48m -- $trains $iterations || return 1
+        lines_are "$screen" "$start.*: memory budget 48MiB, policy auto; convolutions as they are" \
+            '^microdnn verdict: budget 48 MiB was enough' || return 1
+        ! grep -q 'microdnn: plans what moves in an iteration of [0-9]* operations' "$raw" || return 0
+    done
+    return 1
 }
 
 says_nothing_in_a_file() {

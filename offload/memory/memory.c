@@ -297,5 +297,6 @@ uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory)
 uint64_t mdnn_memory_available(mdnn_memory_t *memory)
 {
     mdnn_memory_look_for_room(memory, memory->config.budget_bytes / memory->chunk_bytes);
-    return mdnn_memory_room_left(memory);
+    memory->told_bytes = mdnn_memory_room_left(memory);
+    return memory->told_bytes;
 }

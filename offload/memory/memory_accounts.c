@@ -64,6 +64,13 @@ void mdnn_memory_note_resident(mdnn_memory_t *memory)
         memory->report.peak_other_bytes = memory->aside_bytes;
 }
 
+void mdnn_memory_note_live(mdnn_memory_t *memory)
+{
+    const uint64_t live = memory->report.live_bytes - memory->question_bytes;
+    if (memory->report.peak_live_bytes < live)
+        memory->report.peak_live_bytes = live;
+}
+
 void mdnn_memory_announce(const mdnn_memory_t *memory, const mdnn_memory_event_t *event)
 {
     if (!memory->device.event)

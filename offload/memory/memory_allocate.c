@@ -13,8 +13,7 @@ void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *alloca
     memory->report.live_bytes += allocation->bytes;
     memory->live_room_bytes += allocation->room;
     memory->loose_bytes += mdnn_allocation_loose_bytes(memory, allocation);
-    if (memory->report.peak_live_bytes < memory->report.live_bytes)
-        memory->report.peak_live_bytes = memory->report.live_bytes;
+    mdnn_memory_note_live(memory);
     allocation->follower_range = mdnn_follower_begin_range(memory->follower, allocation->room,
                                                            allocation->stays, allocation);
 }
@@ -99,6 +98,26 @@ static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
                                                          memory->chunk_bytes);
 }
 
+/* PyTorch's backend cudaMallocAsync finds out how much memory a convolution's search may use: it allocates all that
+ * cuMemGetInfo says is free, half of it after a refusal, and frees it at once. For such a question nothing is sent away
+ * and no chunk is made; who takes the memory in earnest gets it with the first operation that names it. That is too
+ * late to refuse it for want of host memory, so none is a question where host memory has been short. */
+static bool is_question(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    return bytes <= memory->told_bytes && bytes >= memory->told_bytes / 2 &&
+           (memory->report.host_short == 0 || MDNN_FAULT(QUESTIONS_THOUGH_HOST_IS_SHORT)) &&
+           mdnn_memory_may_be_bare(memory, bytes) && !MDNN_FAULT(QUESTIONS_TAKE_MEMORY);
+}
+
+void mdnn_allocation_end_question(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    if (!allocation->is_question)
+        return;
+    allocation->is_question = false;
+    memory->question_bytes -= allocation->bytes;
+    mdnn_memory_note_live(memory);
+}
+
 static mdnn_allocation_t *new_allocation(void)
 {
     mdnn_allocation_t *const allocation = calloc(1, sizeof *allocation);
@@ -154,8 +173,13 @@ static mdnn_status_t wait_for_users(mdnn_memory_t *memory, mdnn_allocation_t **a
     return status;
 }
 
-static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
-                              mdnn_first_use_t first_use, bool may_have_tail, uint64_t *address)
+typedef struct wish {
+    uint64_t bytes, stream;
+    mdnn_first_use_t first_use;
+    bool may_have_tail, is_question;
+} wish_t;
+
+static mdnn_status_t allocate(mdnn_memory_t *memory, const wish_t *wish, uint64_t *address)
 {
     mdnn_acquired_t got;
     mdnn_turn_t turn;
@@ -164,23 +188,26 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t st
     if (!allocation)
         return MDNN_STATUS_OUT_OF_MEMORY;
     memory->serving = "an allocation";
-    mdnn_status_t status =
-        mdnn_memory_acquire(memory, bytes, stream, first_use, may_have_tail, &turn, &got);
+    mdnn_status_t status = mdnn_memory_acquire(memory, wish->bytes, wish->stream, wish->first_use,
+                                               wish->may_have_tail, &turn, &got);
     if (status != MDNN_STATUS_OK) {
         mdnn_allocation_destroy(allocation);
         if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY || status == MDNN_STATUS_OVERFLOW)
-            note_refusal(memory, bytes);
+            note_refusal(memory, wish->bytes);
         return status;
     }
-    fill_allocation(memory, allocation, got.address, bytes);
+    fill_allocation(memory, allocation, got.address, wish->bytes);
+    allocation->is_question = wish->is_question && allocation->blank;
+    memory->question_bytes += allocation->is_question ? wish->bytes : 0;
+    memory->told_bytes = 0;
     link_allocation(memory, allocation);
-    status = follow_users(memory, allocation, stream, &got, &host);
+    status = follow_users(memory, allocation, wish->stream, &got, &host);
     allocation->held++;
     mdnn_memory_end_quiet(memory);
     mdnn_memory_end_turn(memory, &turn);
     allocation->held--;
     if (status == MDNN_STATUS_OK && host)
-        status = wait_for_users(memory, &allocation, stream);
+        status = wait_for_users(memory, &allocation, wish->stream);
     if (status == MDNN_STATUS_OK)
         *address = allocation->address;
     else
@@ -203,20 +230,32 @@ mdnn_status_t mdnn_allocation_begin_at(mdnn_memory_t *memory, uint64_t address, 
 mdnn_status_t mdnn_memory_allocate(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                    uint64_t *address)
 {
-    return allocate(memory, bytes, stream, first_use(memory, bytes), true, address);
+    wish_t wish = {.bytes = bytes,
+                   .stream = stream,
+                   .first_use = first_use(memory, bytes),
+                   .may_have_tail = true};
+    wish.is_question = wish.first_use == MDNN_FIRST_USE_UNKNOWN && is_question(memory, bytes);
+    if (wish.is_question)
+        wish.first_use = MDNN_FIRST_USE_LATER;
+    return allocate(memory, &wish, address);
 }
 
 mdnn_status_t mdnn_memory_allocate_workspace(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                              uint64_t *address)
 {
-    return allocate(memory, bytes, stream, first_use(memory, bytes),
-                    MDNN_FAULT(WORKSPACE_GETS_A_TAIL), address);
+    const wish_t wish = {.bytes = bytes,
+                         .stream = stream,
+                         .first_use = first_use(memory, bytes),
+                         .may_have_tail = MDNN_FAULT(WORKSPACE_GETS_A_TAIL)};
+    return allocate(memory, &wish, address);
 }
 
 mdnn_status_t mdnn_memory_lend(mdnn_memory_t *memory, uint64_t bytes, uint64_t stream,
                                uint64_t *address)
 {
-    const mdnn_first_use_t next =
-        mdnn_memory_may_be_bare(memory, bytes) ? MDNN_FIRST_USE_NEXT : MDNN_FIRST_USE_UNKNOWN;
-    return allocate(memory, bytes, stream, next, false, address);
+    const bool may_be_bare = mdnn_memory_may_be_bare(memory, bytes);
+    const wish_t wish = {.bytes = bytes,
+                         .stream = stream,
+                         .first_use = may_be_bare ? MDNN_FIRST_USE_NEXT : MDNN_FIRST_USE_UNKNOWN};
+    return allocate(memory, &wish, address);
 }

@@ -7,7 +7,8 @@
 
 /* What a walk over all allocations has met. */
 typedef struct sums {
-    uint64_t live_bytes, live_room_bytes, loose_bytes, stuck_bytes, host_bytes, movable;
+    uint64_t live_bytes, live_room_bytes, question_bytes, loose_bytes, stuck_bytes, host_bytes,
+        movable;
     uint64_t states[MDNN_ALLOCATION_ENDING + 1], in_flight[2];
     uint64_t remaps, looks;
 } sums_t;
@@ -172,6 +173,7 @@ static void add(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation
         return;
     sums->live_bytes += allocation->bytes;
     sums->live_room_bytes += allocation->room;
+    sums->question_bytes += allocation->is_question ? allocation->bytes : 0;
     sums->loose_bytes += mdnn_allocation_loose_bytes(memory, allocation);
     if (allocation->range && !is_stuck && sums->movable < allocation->room)
         sums->movable = allocation->room;
@@ -230,7 +232,8 @@ static bool sums_hold(const mdnn_memory_t *memory, const sums_t *sums, const cha
     MDNN_RULE(memory->stuck_bytes == sums->stuck_bytes);
     MDNN_RULE(memory->report.host_bytes == sums->host_bytes);
     MDNN_RULE(memory->movable_range_bytes >= sums->movable || mdnn_memory_has_tails(memory));
-    MDNN_RULE(memory->report.live_bytes <= memory->report.peak_live_bytes);
+    MDNN_RULE(memory->question_bytes == sums->question_bytes);
+    MDNN_RULE(memory->report.live_bytes - memory->question_bytes <= memory->report.peak_live_bytes);
     MDNN_RULE(memory->remaps == sums->remaps);
     MDNN_RULE(memory->report.created == counts.created &&
               memory->report.destroyed == counts.destroyed);

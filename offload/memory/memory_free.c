@@ -15,6 +15,7 @@ void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation
     if (allocation->pins == 0)
         allocation->gone = memory->began;
     memory->report.live_bytes -= allocation->bytes;
+    mdnn_allocation_end_question(memory, allocation);
     memory->live_room_bytes -= allocation->room;
     memory->loose_bytes -= mdnn_allocation_loose_bytes(memory, allocation);
     mdnn_follower_end_range(memory->follower, allocation->follower_range);

@@ -79,6 +79,8 @@ typedef struct mdnn_allocation {
      * chunks below `in_sent`, and copies out for those from `out_sent` on. */
     uint64_t count, filled, clean, in_sent, out_sent;
     bool blank; /* nobody has named it yet, so from `clean` on there is no content, nor a slot */
+    bool
+        is_question; /* it may only ask how much memory there is: blank, and not in the peak of what is live */
     /* LEAVING, RETURNING: how many of its first chunks are to be there in the end */
     uint64_t target;
     uint64_t *slots,
@@ -189,6 +191,9 @@ struct mdnn_memory {
     /* Promises (mdnn_memory_promise) that have no allocation yet: their bytes, and their part of live_room_bytes. */
     uint64_t promised_bytes, promised_room_bytes;
     uint64_t reserved_bytes; /* addresses that the program has reserved */
+    uint64_t
+        told_bytes; /* the answer of mdnn_memory_available, until an allocation follows it; else 0 */
+    uint64_t question_bytes; /* of live allocations that are questions */
     uint64_t peak_resident_bytes;
     uint64_t
         movable_bytes; /* most that one operation named of what can leave, without workspaces */
@@ -284,6 +289,8 @@ uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory);
 /* Asks the device how much of the budget it can give, unless it is known that it can give `chunks`. */
 void mdnn_memory_look_for_room(mdnn_memory_t *memory, uint64_t chunks);
 void mdnn_memory_note_resident(mdnn_memory_t *memory);
+/* Notes the peak of what is live, in which questions do not count. */
+void mdnn_memory_note_live(mdnn_memory_t *memory);
 /* Notes that an allocation or an operation failed for which this budget would have been enough.
  * `needed`: the program may not be able to go on without it; otherwise mdnn_memory_judge_refusal
  * decides that. */
@@ -301,6 +308,8 @@ void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* only `uses` */
 /* ---- memory_allocate.c ---- */
 /* The allocation is alive from now on: it is counted, and the plan follower knows it. */
 void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* If it was a question it is none any more: it has been named, or is freed. */
+void mdnn_allocation_end_question(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
 /* Makes an allocation without memory, at all of the program's addresses there. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_allocation_begin_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
 

@@ -176,6 +176,7 @@ void mdnn_allocation_settle_down(mdnn_memory_t *memory, mdnn_allocation_t *alloc
 {
     allocation->state = MDNN_ALLOCATION_RESIDENT;
     allocation->blank = false;
+    mdnn_allocation_end_question(memory, allocation);
     if (!MDNN_FAULT(TRUSTS_THE_KEPT_HOST_COPY))
         allocation->clean = allocation->count; /* from now on anyone may write it, named or not */
     discard_copies_out(allocation);

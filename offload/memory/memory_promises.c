@@ -67,8 +67,7 @@ static void begin_promise(mdnn_memory_t *memory, uint64_t bytes)
     memory->promised_room_bytes += room_of(memory, bytes);
     memory->report.live_bytes += bytes;
     memory->live_room_bytes += room_of(memory, bytes);
-    if (memory->report.peak_live_bytes < memory->report.live_bytes)
-        memory->report.peak_live_bytes = memory->report.live_bytes;
+    mdnn_memory_note_live(memory);
     mdnn_memory_check(memory);
 }
 

@@ -82,6 +82,7 @@ mdnn_status_t mdnn_allocation_take_slots(mdnn_memory_t *memory, mdnn_allocation_
     }
     if (!MDNN_FAULT(BLANK_AGAIN_WHEN_IT_LEFT))
         allocation->blank = false;
+    mdnn_allocation_end_question(memory, allocation);
     return MDNN_STATUS_OK;
 }
 

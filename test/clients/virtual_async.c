@@ -256,6 +256,39 @@ static void freed_by_another_graph(void)
     CUDA(cudaGraphExecDestroy(makes));
 }
 
+/* So PyTorch's backend cudaMallocAsync asks, before each search of a convolution, how much a workspace may take. */
+static void takes_all_that_is_free(bool uses_it)
+{
+    enum { KEPT = 5 };
+    uint32_t *kept[KEPT], *all;
+    for (int i = 0; i < KEPT; i++) {
+        CUDA(cudaMallocAsync((void **)&kept[i], BYTES, stream));
+        CUDA(cudaMemsetAsync(kept[i], i + 1, BYTES, stream));
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t available, total;
+        CUDA(cudaMemGetInfo(&available, &total));
+        CHECK(available >= BYTES);
+        CUDA(cudaMallocAsync((void **)&all, available, stream));
+        if (uses_it)
+            CUDA(
+                cudaMemsetAsync(all, VALUE, available < 8 * BYTES ? available : 8 * BYTES, stream));
+        CUDA(cudaFreeAsync(all, stream));
+    }
+    for (int i = 0; i < KEPT; i++)
+        expect(kept[i], words_of(i + 1));
+}
+
+static void asks_what_is_free(void)
+{
+    takes_all_that_is_free(false);
+}
+
+static void uses_what_is_free(void)
+{
+    takes_all_that_is_free(true);
+}
+
 /* A capture frees only what a graph allocates; else the memory stays the program's. */
 static void not_a_graphs(void)
 {
@@ -285,6 +318,8 @@ int main(int argc, char **argv)
                     {"freed_after_each_launch", freed_after_each_launch},
                     {"freed_by_the_next_launch", freed_by_the_next_launch},
                     {"freed_by_another_graph", freed_by_another_graph},
+                    {"asks_what_is_free", asks_what_is_free},
+                    {"uses_what_is_free", uses_what_is_free},
                     {"not_a_graphs", not_a_graphs}};
     for (size_t i = 0; argc == 2 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {

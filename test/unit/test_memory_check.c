@@ -160,6 +160,7 @@ BREAKS(flight_discarded_in_advance,
        memory->flights[1].ring[memory->flights[1].first].discarded = 1000)
 BREAKS(live_miscounted, memory->report.live_bytes++)
 BREAKS(live_room_miscounted, memory->live_room_bytes++)
+BREAKS(questions_miscounted, memory->question_bytes++)
 BREAKS(loose_miscounted, memory->loose_bytes++)
 BREAKS(stuck_miscounted, memory->stuck_bytes++)
 BREAKS(host_miscounted, memory->report.host_bytes++)
@@ -241,7 +242,8 @@ static const broken_rule_t rules[] = {
     {"stuck_bytes ==", stuck_miscounted},
     {"host_bytes ==", host_miscounted},
     {"movable_range_bytes >=", movable_forgotten},
-    {"live_bytes <= memory->report.peak_live_bytes", peak_of_live_forgotten},
+    {"question_bytes ==", questions_miscounted},
+    {"question_bytes <= memory->report.peak_live_bytes", peak_of_live_forgotten},
     {"counts.created", created_miscounted},
     {"memory->peak_resident_bytes", peak_forgotten},
     {"memory->last_turn", turns_without_last},
