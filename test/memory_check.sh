@@ -254,6 +254,11 @@ assert answer == (None, {"skipped": "two ranks need two GPUs, and there is one"}
 END
 }
 
+first_seconds() {
+    passes --part first --only resnet50 &&
+        says '[(row["verdict"], row["warm_s"] > 0) for row in rows.values()] == [("held", True)] * 2'
+}
+
 # Each type meets each budget.
 plans_come_true() {
     passes --part plans --only 'resnet50 b256' &&
@@ -422,7 +427,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 55
+plan 57
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -466,6 +471,8 @@ check 'iterations are compared with plans made beforehand, and with save_on_cpu'
 check 'a recorded run that moves something is no plan' wrong vgg16 restless 'the run without moves: .*1048576' \
     --part plans --only 'vgg16 b256 tf32'
 check 'a plan that does not come true is found' wrong vgg16 slow '2.00 of the plan' --part plans --only 'vgg16 b256 tf32'
+check 'ten iterations from the start are compared, with an empty cache and a warm one' first_seconds
+check 'where they take too long is found' wrong vgg16 late 'with an empty cache .* stock' --part first --only 'first vgg16'
 check 'whether a plan was active is said' plan_is_said
 check 'however long the first iterations take, more are warm' first_iterations_may_search
 check 'first losses are those of a new training on both sides' losses_are_of_new_trainings

@@ -1,7 +1,7 @@
 """Stands in for scripts/gpu/memory_worker.py and mixed_worker.py on a machine without PyTorch or a GPU: answers by
 arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a JSON object) says what
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
-"nan", "above", "nvml", "slow", "still" (nothing leaves), "restless" (something does in each iteration), "fault"
+"nan", "above", "nvml", "slow", "still" (nothing leaves), "restless" (something does in each iteration), "late" (the first iterations take 6 s), "fault"
 (an unnamed access ends the operation), "below" (budgets below the floor are enough), "tail" (so they are, by tails), "workspace" (three
 allocations are refused, and the bits are those of other algorithms; so are stock's if it is refused the same), "other
 workspace" (stock's are not). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
@@ -150,6 +150,8 @@ def end(_):
 
 
 def warm(command):
+    if BUDGET and wrong(state) == "late":
+        time.sleep(6)
     """A loss is the smaller the longer the training has gone on."""
     state["operations"] += 100
     publish(wrong(state))
