@@ -53,7 +53,7 @@ is_served_after_a_reset() {
 
 needs_no_other_way_where_all_fits() {
     echo follow_table >"$TMPDIR/list"
-    MICRODNN_MEMORY_KERNELS=$TMPDIR/list under 96MiB "$client" hidden 1 "$buffers" && holds "$in_budget" && said_nothing
+    MICRODNN_MEMORY_KERNELS=$TMPDIR/list under 256MiB "$client" hidden 1 "$buffers" && holds "$in_budget" && said_nothing
 }
 
 is_not_for_fast() {

@@ -274,6 +274,7 @@ static void takes_all_that_is_free(bool uses_it)
             CUDA(
                 cudaMemsetAsync(all, VALUE, available < 8 * BYTES ? available : 8 * BYTES, stream));
         CUDA(cudaFreeAsync(all, stream));
+        CUDA(cudaStreamSynchronize(stream)); /* the driver's pool gives it back */
     }
     for (int i = 0; i < KEPT; i++)
         expect(kept[i], words_of(i + 1));

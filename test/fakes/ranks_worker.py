@@ -124,7 +124,10 @@ def job(path):
     with open(f"{path}.{RANK}.new", "w", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     os.replace(f"{path}.{RANK}.new", f"{path}.{RANK}")
-    time.sleep(0 if STOCK == "dies" and not BUDGET else 100)
+    if BUDGET or STOCK != "dies":
+        time.sleep(100)
+    while not os.path.exists(f"{path}.{1 - RANK}"):  # it ends after each rank's first iteration
+        time.sleep(0.02)
 
 
 def launch(arguments):
