@@ -86,4 +86,7 @@ def run(row, place):
 
 
 def run_first(rows, place, report):
+    """The first process of a machine reads CUDA's and cuDNN's files from the disk, which is nobody's time."""
+    if any(not report.has(str(row)) for row in rows):
+        stock_side(rows[0], place)
     alone(rows, "first", place, report, run)
