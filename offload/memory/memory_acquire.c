@@ -77,7 +77,9 @@ typedef struct request {
 static bool is_to_be_bare(mdnn_memory_t *memory, const request_t *request, mdnn_status_t status)
 {
     if (status == MDNN_STATUS_OUT_OF_DEVICE_MEMORY)
-        return request->first_use != MDNN_FIRST_USE_UNKNOWN && !MDNN_FAULT(NEXT_SENDS_OTHERS_AWAY);
+        return request->first_use != MDNN_FIRST_USE_UNKNOWN &&
+               mdnn_memory_may_be_bare(memory, request->bytes) &&
+               !MDNN_FAULT(NEXT_SENDS_OTHERS_AWAY);
     return status == MDNN_STATUS_BUSY && memory->stalled &&
            mdnn_memory_may_be_bare(memory, request->bytes) &&
            mdnn_memory_chunks_elsewhere(memory, true) >= request->chunks;
@@ -173,7 +175,9 @@ mdnn_status_t mdnn_memory_acquire(mdnn_memory_t *memory, uint64_t bytes, uint64_
     }
     const bool is_later = first_use == MDNN_FIRST_USE_LATER && !MDNN_FAULT(LATER_TAKES_MEMORY);
     const bool is_next = first_use == MDNN_FIRST_USE_NEXT && MDNN_FAULT(NEXT_TAKES_NO_MEMORY);
-    if ((is_later || is_next) && mdnn_memory_reserve(memory, bytes, allocation) == MDNN_STATUS_OK)
+    if ((is_later || is_next) &&
+        mdnn_memory_may_be_bare(memory, bytes) && /* still, with the turn */
+        mdnn_memory_reserve(memory, bytes, allocation) == MDNN_STATUS_OK)
         return MDNN_STATUS_OK;
     for (;;) {
         status = acquire_in_turn(memory, &request, allocation, &patience);

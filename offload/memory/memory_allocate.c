@@ -98,15 +98,30 @@ static mdnn_first_use_t first_use(const mdnn_memory_t *memory, uint64_t bytes)
                                                          memory->chunk_bytes);
 }
 
+/* Whether so many chunks could be had now, which need not be tried: what would leave for them can, and finds room in
+ * host memory. Another device may use the other half of that. */
+static bool has_room_for(mdnn_memory_t *memory, uint64_t wanted)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
+    const uint64_t allowed = mdnn_memory_chunks_allowed(memory), held = counts.chunks_live + wanted;
+    const uint64_t lacking = held > allowed ? held - allowed : 0;
+    const uint64_t stuck = mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes;
+    const uint64_t host = memory->config.follower.host_limit_bytes / 2 / memory->chunk_bytes;
+    const uint64_t used = memory->report.host_bytes / memory->chunk_bytes;
+    return (lacking + stuck <= counts.chunks_live && lacking + used <= host) ||
+           MDNN_FAULT(QUESTIONS_NEED_NO_ROOM);
+}
+
 /* PyTorch's backend cudaMallocAsync finds out how much memory a convolution's search may use: it allocates all that
  * cuMemGetInfo says is free, half of it after a refusal, and frees it at once. For such a question nothing is sent away
- * and no chunk is made; who takes the memory in earnest gets it with the first operation that names it. That is too
- * late to refuse it for want of host memory, so none is a question where host memory has been short. */
-static bool is_question(const mdnn_memory_t *memory, uint64_t bytes)
+ * and no chunk is made, until the program does anything else (mdnn_memory_answer_question). That may be too late to
+ * refuse it, so it is a question only where it would not be refused now. */
+static bool is_question(mdnn_memory_t *memory, uint64_t bytes)
 {
     return bytes <= memory->told_bytes && bytes >= memory->told_bytes / 2 &&
-           (memory->report.host_short == 0 || MDNN_FAULT(QUESTIONS_THOUGH_HOST_IS_SHORT)) &&
-           mdnn_memory_may_be_bare(memory, bytes) && !MDNN_FAULT(QUESTIONS_TAKE_MEMORY);
+           memory->report.host_short == 0 && mdnn_memory_may_be_bare(memory, bytes) &&
+           has_room_for(memory, mdnn_ranges_chunks_for(memory->ranges, bytes)) &&
+           !MDNN_FAULT(QUESTIONS_TAKE_MEMORY);
 }
 
 void mdnn_allocation_end_question(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
@@ -116,6 +131,25 @@ void mdnn_allocation_end_question(mdnn_memory_t *memory, mdnn_allocation_t *allo
     allocation->is_question = false;
     memory->question_bytes -= allocation->bytes;
     mdnn_memory_note_live(memory);
+}
+
+static void end_open_question(mdnn_memory_t *memory)
+{
+    mdnn_allocation_t *const allocation =
+        mdnn_allocation_find_live(memory, memory->question_address);
+    if (allocation)
+        mdnn_allocation_end_question(memory, allocation);
+}
+
+void mdnn_memory_answer_question(mdnn_memory_t *memory)
+{
+    uint64_t start;
+    if (memory->question_bytes == 0 || MDNN_FAULT(QUESTIONS_STAY_OPEN))
+        return;
+    if (mdnn_memory_pin(memory, memory->question_address, &start) == MDNN_STATUS_OK)
+        mdnn_memory_unpin(memory, start);
+    else /* it has no memory until it is named */
+        end_open_question(memory);
 }
 
 static mdnn_allocation_t *new_allocation(void)
@@ -184,6 +218,7 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, const wish_t *wish, uint64_
     mdnn_acquired_t got;
     mdnn_turn_t turn;
     bool host;
+    mdnn_memory_answer_question(memory);
     mdnn_allocation_t *allocation = new_allocation();
     if (!allocation)
         return MDNN_STATUS_OUT_OF_MEMORY;
@@ -198,7 +233,10 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, const wish_t *wish, uint64_
     }
     fill_allocation(memory, allocation, got.address, wish->bytes);
     allocation->is_question = wish->is_question && allocation->blank;
-    memory->question_bytes += allocation->is_question ? wish->bytes : 0;
+    if (allocation->is_question) {
+        memory->question_bytes += wish->bytes;
+        memory->question_address = allocation->address;
+    }
     memory->told_bytes = 0;
     link_allocation(memory, allocation);
     status = follow_users(memory, allocation, wish->stream, &got, &host);

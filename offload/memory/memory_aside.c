@@ -89,6 +89,7 @@ static mdnn_status_t shrink(mdnn_memory_t *memory)
 
 static mdnn_status_t set_aside(mdnn_memory_t *memory, uint64_t bytes, bool optional)
 {
+    mdnn_memory_answer_question(memory);
     const uint64_t taken = bytes_of_others(memory), budget = memory->config.budget_bytes;
     mdnn_status_t status = MDNN_STATUS_OUT_OF_DEVICE_MEMORY;
     if (taken <= budget && bytes <= budget - taken && can_hold(memory, bytes, optional)) {

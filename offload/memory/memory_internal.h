@@ -193,7 +193,9 @@ struct mdnn_memory {
     uint64_t reserved_bytes; /* addresses that the program has reserved */
     uint64_t
         told_bytes; /* the answer of mdnn_memory_available, until an allocation follows it; else 0 */
-    uint64_t question_bytes; /* of live allocations that are questions */
+    uint64_t
+        question_bytes; /* of live allocations that are questions: of one, unless threads ask at the same time */
+    uint64_t question_address; /* of the last one */
     uint64_t peak_resident_bytes;
     uint64_t
         movable_bytes; /* most that one operation named of what can leave, without workspaces */
@@ -308,8 +310,11 @@ void mdnn_allocation_free_uses(mdnn_allocation_t *allocation); /* only `uses` */
 /* ---- memory_allocate.c ---- */
 /* The allocation is alive from now on: it is counted, and the plan follower knows it. */
 void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
-/* If it was a question it is none any more: it has been named, or is freed. */
+/* If it was a question it is none any more: it has memory, can have none, or is freed. */
 void mdnn_allocation_end_question(mdnn_memory_t *memory, mdnn_allocation_t *allocation);
+/* Gives an open question its memory, as any allocation has it at once. Called before anything that the program does
+ * beside asking and freeing. May wait like a demand. */
+void mdnn_memory_answer_question(mdnn_memory_t *memory);
 /* Makes an allocation without memory, at all of the program's addresses there. OUT_OF_MEMORY. */
 mdnn_status_t mdnn_allocation_begin_at(mdnn_memory_t *memory, uint64_t address, uint64_t bytes);
 

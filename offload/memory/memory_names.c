@@ -262,6 +262,7 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
 {
     mdnn_sum_t sum = {0};
     operation->time_token = 0;
+    mdnn_memory_answer_question(memory);
     memory->serving = operation->name ? operation->name : "an operation";
     MDNN_TRY(mdnn_memory_wait_for_noise(memory));
     operation->began = ++memory->began;

@@ -73,6 +73,7 @@ static void begin_promise(mdnn_memory_t *memory, uint64_t bytes)
 
 mdnn_status_t mdnn_memory_promise(mdnn_memory_t *memory, uint64_t bytes)
 {
+    mdnn_memory_answer_question(memory);
     if (!mdnn_memory_may_be_bare(memory, bytes))
         return MDNN_STATUS_NOT_FOUND;
     if (!mdnn_memory_could_hold(memory, bytes) && !MDNN_FAULT(PROMISES_WHAT_CANNOT_BE)) {

@@ -255,6 +255,7 @@ static mdnn_status_t cover_with_slots(mdnn_memory_t *memory, mdnn_allocation_t *
 /* What was enqueued before uses only what it names, which stays where it is until that work has ended. */
 mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory)
 {
+    mdnn_memory_answer_question(memory);
     if (mdnn_memory_serves_all(memory))
         return MDNN_STATUS_OK;
     if (memory->open > 0 || memory->all.held > 0)

@@ -23,6 +23,7 @@ static bool has_room(const mdnn_memory_t *memory)
 
 bool mdnn_memory_untracked_begin(mdnn_memory_t *memory)
 {
+    mdnn_memory_answer_question(memory);
     if (memory->config.safety != MDNN_SAFETY_FAST || !has_room(memory))
         return false;
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;

@@ -6,19 +6,20 @@
 
 /* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t): it
  * crosses the link after the last use before i, and again before the next use after i. Ranges may be cut at will here;
- * x(g) are the bytes of gap g. Within one iteration that waits Wb before i and Wa after it,
+ * x(g) bytes of the range of gap g are away. In an iteration that waits Wb before i and Wa after it, these hold when i
+ * begins and when it ends (what is away may change in between):
  *
  *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i
  *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b after i
  *
- * at the moment when i begins and at the one when it ends, between which what is away may change. This is a flow from
- * operations before i through gaps to operations after it, so it can carry what is needed if and only if each cut can,
+ * This is a flow from operations before i through gaps to operations after it, so it can carry what is needed if and only if each cut can,
  * and a cut is given by one a and one b. That gives a least Wb + Wa without solving anything, and
  *
  *     T  >=  time of the fastest variants + (time of i's variant - that of its fastest) + Wb + Wa
  *
- * for the variant of i that makes this least. A cut through the copies in one direction says how long the waits between
- * two operations, its window, are in total. The waits of windows that do not overlap add up, so the certificate also
+ * for the variant of i that makes this least. A cut that counts copies in one direction only gives a lower bound of all
+ * waits between a and i, or between i and b; these two operations are its window. The waits of windows that do not
+ * overlap add up, so the certificate also
  * looks for the windows, whichever operations i they come from, whose waits add up to most. It looks at up to 64
  * operations i, where most is missing.
  * It leaves two things out: ranges move as a whole, and copies out of some ranges slow down copies in of others.

@@ -20,9 +20,10 @@ typedef struct mdnn_gap_choice {
     /* The tree of the gaps that the sweep is in. 1 is the root; gap n is leaf n (FAR, LONG) or leaf place[n] (FEW,
      * LARGE). Values less than 0: the sweep is in no gap of the subtree. */
     struct mdnn_gap_node {
-        /* The best score (mdnn_gap_choice_enter); FEW, LARGE: if the range is no larger than what is missing. */
+        /* Best score in the subtree (mdnn_gap_choice_enter); FEW, LARGE: as if no range exceeded what is missing. */
         double enough;
-        double more; /* FEW, LARGE: the best score / the missing bytes, if the range is larger */
+        double
+            more; /* FEW, LARGE: the best score / the missing bytes, as if every range exceeded these */
     } * nodes;
     uint32_t *place; /* of each gap, in the order of bytes, then of numbers */
     uint32_t *gap;   /* the other way around */

@@ -99,8 +99,8 @@ typedef struct mdnn_acquired {
 uint64_t mdnn_ranges_chunks_for(const mdnn_ranges_t *ranges, uint64_t bytes);
 
 /* Acquires `bytes` > 0 for use in `stream`, aligned to 512, and to the chunk if they are not small. A block takes less
- * than 512 bytes more than requested. If other streams still work on this memory, the program released it in the order
- * of `stream`, and thereby put `stream` behind that work.
+ * than 512 bytes more than requested. Memory on which other streams still work is returned only if the program released
+ * it in the order of `stream`, and thereby put `stream` behind that work.
  *   OK: the stream must wait for `waits` before it touches the memory.
  *   BUSY: there would be enough if the host waited for `waits`; then ask again. `address` is 0.
  *   OUT_OF_DEVICE_MEMORY: there is not enough even then.   OVERFLOW: no addresses left.

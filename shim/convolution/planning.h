@@ -21,11 +21,12 @@ bool mdnn_planning_begin_in_turn(bool (*is_needless)(const void *context), const
                                  double *begin_us);
 void mdnn_planning_end(double begin_us);
 
-/* Whether measuring for this call has to wait: it has taken its part of the time, which is [convolution] measure_time at
- * first, and as much again in each ten times as long. So a program that is to train under a budget trains from its first
- * seconds on, although a convolution of three dimensions may take a second to measure. Who limits workspace wants splits
- * and waits for them. So do legacy calls, of which an answer for one descriptor may serve another: a call that learnt of
- * less workspace than its algorithm needs has to find its plan. In the graph API each plan has an answer of its own. */
+/* Whether measuring for this call has to wait, because all measuring so far has used up its share of the time:
+ * [convolution] measure_time in the first ten times as long, and as much again in each ten times that follow. So a
+ * program that is to train under a budget trains from its first seconds on, although a convolution of three dimensions
+ * may take a second to measure. Who limits workspace wants splits and waits for them. So do legacy calls: a program may
+ * pass the workspace size that it was told for another descriptor, and a call with less workspace than its algorithm
+ * needs can run only by a plan. In the graph API each plan has an answer of its own. */
 bool mdnn_planning_is_postponed(const mdnn_call_t *call, const mdnn_options_t *options);
 
 /* Take and release the planning lock, for moments. */

@@ -1506,18 +1506,45 @@ MEMORY_CASE(what_only_resembles_a_question_has_its_memory_at_once, small_memory(
     assert_int_equal(report().created, 8);
 }
 
-/* A first use comes too late to refuse what can have no memory. */
-MEMORY_CASE(where_host_memory_is_short_a_question_is_refused, small_memory(8))
+/* Anything else that the program does may need it: a kernel may know its address from device memory. */
+MEMORY_CASE(a_question_that_stays_open_has_its_memory_before_the_next_operation, small_memory(8))
 {
-    const uint64_t first = allocate_written(4, 5), second = allocate_written(4, 6);
+    const uint64_t first = allocate_written(3, 5);
     ok(operate(first, 0, MDNN_USE_READ));
-    model.slot_limit = model.slots_used;
-    refuse(2 * MODEL_CHUNK);
-    assert_true(report().host_short > 0);
-    assert_true(mdnn_memory_available(memory) >= 2 * MODEL_CHUNK);
-    refuse(4 * MODEL_CHUNK);
+    assert_int_equal(mdnn_memory_available(memory), 5 * MODEL_CHUNK);
+    const uint64_t large = allocate(5);
+    assert_int_equal(report().created, 3);
+    ok(operate(first, 0, MDNN_USE_READ));
+    assert_int_equal(report().created, 8);
+    touch(large, 0, 9);
+    release(large);
+    (void)mdnn_memory_available(memory);
+    (void)allocate(5);
+    (void)allocate(1); /* the other one had its memory before */
+    assert_int_equal(report().resident_bytes, 8 * MODEL_CHUNK);
+    touch(first, 5, 7);
+}
+
+/* When it needs the memory it is too late to refuse it. */
+MEMORY_CASE(a_question_is_refused_that_host_memory_has_no_room_for, memory_with_few_slots(8, 2))
+{
+    const uint64_t first = allocate_written(3, 5), second = allocate_written(3, 6);
+    ok(operate(first, 0, MDNN_USE_READ));
+    assert_int_equal(mdnn_memory_available(memory), 5 * MODEL_CHUNK);
+    refuse(5 * MODEL_CHUNK);
     touch(first, 5, 7);
     touch(second, 6, 8);
+}
+
+/* Nor is it taken for one where another device might take the rest of the host memory. */
+MEMORY_CASE(where_host_memory_is_scarce_an_allocation_is_no_question, memory_with_few_slots(8, 4))
+{
+    const uint64_t first = allocate_written(3, 5);
+    (void)allocate(3);
+    ok(operate(first, 0, MDNN_USE_READ));
+    assert_int_equal(mdnn_memory_available(memory), 5 * MODEL_CHUNK);
+    (void)allocate(5);
+    assert_int_equal(report().created, 8);
 }
 
 /* A pin has all of it, and so has a copy of what nobody has written. */
@@ -2153,7 +2180,7 @@ MEMORY_CASE(what_leaves_in_part_and_then_whole_is_copied_once, small_memory(6))
 }
 
 /* A request that fails for want of host memory brings nothing back. */
-MEMORY_CASE(a_part_that_cannot_leave_stays_as_it_is, memory_with_few_slots(8, 4))
+MEMORY_CASE(a_part_that_cannot_leave_stays_as_it_is, memory_with_few_slots(8, 5))
 {
     const uint64_t first = allocate_written(6, 5);
     leave_all(2);
