@@ -12,16 +12,15 @@
  *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i
  *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b after i
  *
- * This is a flow from operations before i through gaps to operations after it, so it can carry what is needed if and only if each cut can,
- * and a cut is given by one a and one b. That gives a least Wb + Wa without solving anything, and
+ * This is a flow from operations before i through gaps to operations after it, so it can carry what is needed if and
+ * only if each cut can, and a cut is given by one a and one b. That gives a least Wb + Wa without solving anything, and
  *
  *     T  >=  time of the fastest variants + (time of i's variant - that of its fastest) + Wb + Wa
  *
- * for the variant of i that makes this least. A cut that counts copies in one direction only gives a lower bound of all
- * waits between a and i, or between i and b; these two operations are its window. The waits of windows that do not
- * overlap add up, so the certificate also
- * looks for the windows, whichever operations i they come from, whose waits add up to most. It looks at up to 64
- * operations i, where most is missing.
+ * for the variant of i that makes this least. A cut that counts only the copies out, or only those in, gives a lower
+ * bound of the sum of the waits between a and i, or between i and b; these two operations are its window. The waits of
+ * windows that do not overlap add up, so the certificate also looks for the windows, whichever operations i they come
+ * from, whose waits add up to most. It looks at up to 64 operations i, where most is missing.
  * It leaves two things out: ranges move as a whole, and copies out of some ranges slow down copies in of others.
  *
  * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. O(operations + 64 gaps) besides the gaps themselves. */

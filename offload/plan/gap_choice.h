@@ -23,7 +23,7 @@ typedef struct mdnn_gap_choice {
         /* Best score in the subtree (mdnn_gap_choice_enter); FEW, LARGE: as if no range exceeded what is missing. */
         double enough;
         double
-            more; /* FEW, LARGE: the best score / the missing bytes, as if every range exceeded these */
+            more; /* FEW, LARGE: best score per missing byte, as if every range exceeded what is missing */
     } * nodes;
     uint32_t *place; /* of each gap, in the order of bytes, then of numbers */
     uint32_t *gap;   /* the other way around */

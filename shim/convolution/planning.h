@@ -15,8 +15,8 @@
  * Never waits. */
 bool mdnn_planning_begin(double *begin_us);
 /* The same, but if another thread plans, waits for it as long as that makes progress by itself, perhaps for seconds.
- * False if that thread waits for the program, or as soon as `is_needless(context)` is true, since other threads may
- * plan one problem after the other. */
+ * False if that thread waits for the program, or as soon as `is_needless(context)` is true: other threads may take turn
+ * after turn, although what this one needs is already there. */
 bool mdnn_planning_begin_in_turn(bool (*is_needless)(const void *context), const void *context,
                                  double *begin_us);
 void mdnn_planning_end(double begin_us);
