@@ -133,23 +133,28 @@ void mdnn_allocation_end_question(mdnn_memory_t *memory, mdnn_allocation_t *allo
     mdnn_memory_note_live(memory);
 }
 
-static void end_open_question(mdnn_memory_t *memory)
+static mdnn_allocation_t *open_question(const mdnn_memory_t *memory)
 {
-    mdnn_allocation_t *const allocation =
-        mdnn_allocation_find_live(memory, memory->question_address);
-    if (allocation)
-        mdnn_allocation_end_question(memory, allocation);
+    mdnn_allocation_t *allocation = memory->allocations; /* newest first */
+    while (allocation && (allocation->freed || !allocation->is_question))
+        allocation = allocation->next;
+    return allocation;
 }
 
+/* There is one, unless threads have asked at the same time. It may be freed while this waits. */
 void mdnn_memory_answer_question(mdnn_memory_t *memory)
 {
+    mdnn_allocation_t *allocation;
     uint64_t start;
-    if (memory->question_bytes == 0 || MDNN_FAULT(QUESTIONS_STAY_OPEN))
-        return;
-    if (mdnn_memory_pin(memory, memory->question_address, &start) == MDNN_STATUS_OK)
-        mdnn_memory_unpin(memory, start);
-    else /* it has no memory until it is named */
-        end_open_question(memory);
+    while (memory->question_bytes > 0 && !MDNN_FAULT(QUESTIONS_STAY_OPEN) &&
+           (allocation = open_question(memory))) {
+        const uint64_t address = allocation->address;
+        if (mdnn_memory_pin(memory, address, &start) == MDNN_STATUS_OK)
+            mdnn_memory_unpin(memory, start);
+        allocation = mdnn_allocation_find_live(memory, address);
+        if (allocation) /* without memory until it is named, if it could have none */
+            mdnn_allocation_end_question(memory, allocation);
+    }
 }
 
 static mdnn_allocation_t *new_allocation(void)
@@ -233,10 +238,7 @@ static mdnn_status_t allocate(mdnn_memory_t *memory, const wish_t *wish, uint64_
     }
     fill_allocation(memory, allocation, got.address, wish->bytes);
     allocation->is_question = wish->is_question && allocation->blank;
-    if (allocation->is_question) {
-        memory->question_bytes += wish->bytes;
-        memory->question_address = allocation->address;
-    }
+    memory->question_bytes += allocation->is_question ? wish->bytes : 0;
     memory->told_bytes = 0;
     link_allocation(memory, allocation);
     status = follow_users(memory, allocation, wish->stream, &got, &host);

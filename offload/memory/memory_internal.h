@@ -193,9 +193,7 @@ struct mdnn_memory {
     uint64_t reserved_bytes; /* addresses that the program has reserved */
     uint64_t
         told_bytes; /* the answer of mdnn_memory_available, until an allocation follows it; else 0 */
-    uint64_t
-        question_bytes; /* of live allocations that are questions: of one, unless threads ask at the same time */
-    uint64_t question_address; /* of the last one */
+    uint64_t question_bytes; /* of live allocations that are questions */
     uint64_t peak_resident_bytes;
     uint64_t
         movable_bytes; /* most that one operation named of what can leave, without workspaces */
