@@ -53,8 +53,6 @@ static mdnn_conv_plan_t *plan_now(const wish_t *wish, bool may_wait)
         call->problem ? MDNN_FAULT(GRAPH_MEASURED_IN_CAPTURE) : MDNN_FAULT(MEASURED_IN_CAPTURE);
     if (!disturbs && mdnn_planning_is_captured(call, driver))
         return plan_unmeasured(plan, MDNN_COUNTER_passed_capture);
-    if (mdnn_planning_is_postponed(call, mdnn_process_options()))
-        return plan_unmeasured(may_wait ? NULL : plan, MDNN_COUNTER_passed_postponed);
     double begin_us;
     const bool begins = may_wait ? mdnn_planning_begin_in_turn(is_granted, wish, &begin_us)
                                  : mdnn_planning_begin(&begin_us);
@@ -79,8 +77,7 @@ bool mdnn_conv_plan_complete(mdnn_conv_plan_t *plan, const mdnn_call_t *call)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
     if (!mdnn_conv_plan_has_deferred(plan) || !mdnn_search_missed(&plan->search) ||
-        mdnn_conv_plan_is_given_up(plan) || !driver || mdnn_planning_is_captured(call, driver) ||
-        mdnn_planning_is_postponed(call, mdnn_process_options()))
+        mdnn_conv_plan_is_given_up(plan) || !driver || mdnn_planning_is_captured(call, driver))
         return false;
     double begin_us;
     if (!mdnn_planning_begin(&begin_us))

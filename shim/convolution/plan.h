@@ -16,7 +16,7 @@
 #include "shim/convolution/plan_questions.h"
 
 typedef enum mdnn_conv_plan_permission {
-    /* Plans if needed, unless the stream is being captured, another thread plans, or measuring is postponed. */
+    /* Plans if needed, unless the stream is being captured or another thread plans. */
     MDNN_CONV_PLAN_MAY_MEASURE,
     MDNN_CONV_PLAN_MAY_WAIT, /* the same, after the other thread has planned, unless that thread
                               * waits for the program: for questions, whose answers hold for long */

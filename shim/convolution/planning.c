@@ -1,6 +1,5 @@
 #include "shim/convolution/planning.h"
 
-#include <math.h>
 #include <time.h>
 
 #include "config/clock.h"
@@ -12,8 +11,6 @@
 
 static mdnn_lock_t planning_lock = MDNN_LOCK_INIT(PLANNING);
 static bool somebody_plans;
-/* Since the first plan was begun; microseconds. */
-static double first_us, spent_us;
 
 /* Locked. Everybody waits for whoever plans. */
 static void break_planning(void)
@@ -33,10 +30,8 @@ bool mdnn_planning_begin(double *begin_us)
         break_planning();
     const bool begins = !somebody_plans;
     somebody_plans = true;
-    *begin_us = mdnn_now_us();
-    if (first_us == 0)
-        first_us = *begin_us;
     mdnn_unlock(&planning_lock);
+    *begin_us = mdnn_now_us();
     return begins;
 }
 
@@ -55,34 +50,10 @@ bool mdnn_planning_begin_in_turn(bool (*is_needless)(const void *context), const
 
 void mdnn_planning_end(double begin_us)
 {
-    const double took_us = mdnn_now_us() - begin_us;
-    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)took_us);
+    mdnn_count(MDNN_COUNTER_measure_microseconds, (uint64_t)(mdnn_now_us() - begin_us));
     mdnn_lock(&planning_lock);
     somebody_plans = false;
-    spent_us += took_us;
     mdnn_unlock(&planning_lock);
-}
-
-/* Locked. */
-static bool is_spent(double part_us)
-{
-    enum { PARTS = 10 };
-    const double since_us = first_us > 0 ? mdnn_now_us() - first_us : 0;
-    return spent_us >= part_us * (1 + floor(since_us / (PARTS * part_us)));
-}
-
-bool mdnn_planning_is_postponed(const mdnn_call_t *call, const mdnn_options_t *options)
-{
-    const double part_us = 1000.0 * (double)options->convolution_measure_time;
-    const bool is_for_memory = options->memory_budget != MDNN_SIZE_NONE &&
-                               options->convolution_workspace_limit == MDNN_SIZE_NONE &&
-                               options->convolution_policy == MDNN_CONVOLUTION_WR;
-    if (!call->problem || !is_for_memory || part_us == 0 || MDNN_FAULT(MEASURES_AT_ONCE))
-        return false;
-    mdnn_lock(&planning_lock);
-    const bool spent = is_spent(part_us);
-    mdnn_unlock(&planning_lock);
-    return spent;
 }
 
 void mdnn_planning_lock(void)

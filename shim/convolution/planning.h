@@ -8,7 +8,6 @@
 #ifndef MDNN_PLANNING_H
 #define MDNN_PLANNING_H
 
-#include "config/options.h"
 #include "shim/candidates/call.h"
 
 /* Makes this thread the planner; false if another thread is. mdnn_planning_end follows success.
@@ -20,14 +19,6 @@ bool mdnn_planning_begin(double *begin_us);
 bool mdnn_planning_begin_in_turn(bool (*is_needless)(const void *context), const void *context,
                                  double *begin_us);
 void mdnn_planning_end(double begin_us);
-
-/* Whether measuring for this call has to wait, because all measuring so far has used up its share of the time:
- * [convolution] measure_time in the first ten times as long, and as much again in each ten times that follow. So a
- * program that is to train under a budget trains from its first seconds on, although a convolution of three dimensions
- * may take a second to measure. Who limits workspace wants splits and waits for them. So do legacy calls: a program may
- * pass the workspace size that it was told for another descriptor, and a call with less workspace than its algorithm
- * needs can run only by a plan. In the graph API each plan has an answer of its own. */
-bool mdnn_planning_is_postponed(const mdnn_call_t *call, const mdnn_options_t *options);
 
 /* Take and release the planning lock, for moments. */
 void mdnn_planning_lock(void);
