@@ -14,7 +14,7 @@ import subprocess
 
 import memory_cells as cells
 from memory_cells import GIB
-from memory_measured import build, turns
+from memory_measured import build, live_of, turns
 from memory_place import ASYNC, alone, ask, close, label
 from processes import Failed
 
@@ -120,12 +120,15 @@ def measure(row, place, stock, library, budget, plan_ms):
     library.ready(place.limit(120))
     build(place, library, row)
     ask(place, library, "warm", 150, count=place.options.warm, seconds=place.options.warm_s)
-    _, both = turns(place, (stock, library), row)
+    before = live_of(place, library)
+    iterations, both = turns(place, (stock, library), row)
+    after = live_of(place, library)
     status, found, _ = close(library)
     if status:
         raise Failed(f"status {status}")
     return {"budget": budget, "plan_ms": plan_ms, "stock_ms": statistics.median(both[0]),
-            "library_ms": statistics.median(both[1]), "memory": cells.memory_of(found)}
+            "library_ms": statistics.median(both[1]), "memory": cells.memory_of(found),
+            "plan": cells.plan_of(before, after), "why": cells.why_of(before, after, iterations)}
 
 
 class PlanRows:
