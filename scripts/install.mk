@@ -11,7 +11,7 @@ DOCDIR ?= $(PREFIX)/share/doc/microdnn
 INSTALL_ILP = $(filter $(B)/microdnn-ilp,$(ALL))
 # Pages and examples keep their places to each other, since they refer to each other.
 INSTALL_DOCS := README.md CHANGELOG.md CONTRIBUTING.md LICENSE NOTICE $(wildcard LICENSES/* docs/*.md docs/*/*.md \
-    docs/*/*.svg docs/*/*/*.svg docs/examples/*.[ch] docs/examples/*.ini docs/examples/Makefile) \
+    docs/*/*.svg docs/*/*/*.svg docs/*/*/*.png docs/examples/*.[ch] docs/examples/*.ini docs/examples/Makefile) \
     docs/examples/data/digits.txt docs/examples/data/README.md
 
 # What is installed, as MODE:FOLDER:FILE; `make uninstall` removes the same.

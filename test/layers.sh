@@ -85,7 +85,16 @@ old_picture_is_found() {
         [ "$(grep -c 'out of date' "$TMPDIR/said")" = 2 ] && ! grep -q rooms "$TMPDIR/said"
 }
 
-plan 10
+# In the same copy, after check-pages has seen it: a page that says something else, and a picture that is too large.
+old_tutorial_is_found() {
+    cd "$TMPDIR/copy" && scripts/tutorial-page --check && sed -i 's/iteration 0/iteration 00/' docs/tutorial/pytorch-h200.md &&
+        head -c 150001 /dev/zero >docs/tutorial/pictures/report-moves.png || return 1
+    ! scripts/tutorial-page --check >"$TMPDIR/said" && [ "$(wc -l <"$TMPDIR/said")" = 2 ] &&
+        grep -q '^docs/tutorial/pytorch-h200.md: out of date' "$TMPDIR/said" &&
+        grep -q '^docs/tutorial/pictures/report-moves.png: 150001 bytes' "$TMPDIR/said"
+}
+
+plan 12
 check 'every room uses those before it only' scripts/check-layers --build "$MDNN_BUILD"
 check 'one that uses a later one is found' upward_is_found
 check 'two that need each other are found' cycle_is_found
@@ -94,6 +103,8 @@ check 'a name of a file that is not there is found' missing_name_is_found "$PWD"
 check 'so are a page that is too long, one without its picture, and links that lead nowhere' breaches_are_found
 check 'the picture and the tables of the README show what was measured' scripts/readme-figures --check
 check 'other figures are found' old_figures_are_found
+check 'the page of a first run is that of its transcript' scripts/tutorial-page --check
+check 'another one is found' old_tutorial_is_found
 check 'each picture of the design shows what the sources say' pictures_are_those_of_the_tree
 check 'a picture that is out of date, or not there, is found' old_picture_is_found
 finish
