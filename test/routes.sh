@@ -47,7 +47,7 @@ disabled_says_nothing() {
     MICRODNN_DISABLE=1 same_result "$@" && [ ! -e "$stats" ]
 }
 
-plan 17
+plan 19
 check 'symbols bound at start go through the library' seen_once "$clients/route_linked" linked
 check 'dlsym on a handle goes through the library' seen_once "$clients/route" handle
 check 'a second lookup of the same name gives the same function' seen_once "$clients/route" twice
@@ -71,6 +71,8 @@ if [ -z "${MDNN_PRELOAD_FIRST:-}" ]; then
 else
     skip 'a graph of an RTLD_DEEPBIND extension works, untracked' 'no sanitizer works with RTLD_DEEPBIND'
 fi
+check 'a library that forwards calls goes through the library' seen_once "$clients/route_forwarded" linked
+check 'a graph by a library that forwards calls' graph_seen_once "$clients/route_forwarded" linked
 check 'MICRODNN_DISABLE=1 makes the hooks of graphs transparent' graph_disabled "$clients/route" handle
 check 'MICRODNN_DISABLE=1 makes every hook transparent' disabled_says_nothing "$clients/route" handle
 finish

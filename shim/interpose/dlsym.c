@@ -57,7 +57,7 @@ static bool break_second_lookup(mdnn_hook_id_t hook)
 
 /* Owner-of-result rule: only what lies in the library that hosts call is replaced. cuDNN's dispatcher
  * looks up the same names in its sub-libraries; those results pass, or the hook would call itself. */
-static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
+static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found, const void *caller)
 {
     if (MDNN_FAULT(DLSYM_BY_NAME))
         return answer(mdnn_entry_of(hook, MDNN_LIBRARY_CUDNN9));
@@ -71,7 +71,7 @@ static dlsym_answer_t decide_by_owner(mdnn_hook_id_t hook, void *found)
     void *const entry = mdnn_entry_of(hook, library);
     if (!entry)
         return undecided;
-    mdnn_real_remember(library, hook, found);
+    mdnn_real_remember(library, hook, found, caller);
     return answer(entry);
 }
 
@@ -123,6 +123,6 @@ dlsym_answer_t mdnn_dlsym_decide(void *handle, const char *name, void *caller)
         return MDNN_FAULT(FAILED_LOOKUP_SILENT) && dlerror() ? answer(NULL) : undecided;
     const dlsym_answer_t decided = of_driver    ? decide_driver(name, found, caller)
                                    : of_library ? decide_library(name, found)
-                                                : decide_by_owner(hook, found);
+                                                : decide_by_owner(hook, found, caller);
     return !decided.decided && ours ? answer(found) : decided;
 }

@@ -8,6 +8,7 @@
 #include "config/fault.h"
 #include "config/log.h"
 #include "shim/real/capture_mode.h"
+#include "shim/real/loaded_object.h"
 
 typedef struct library_names {
     const char *version;    /* version node of its exports; NULL: any */
@@ -70,11 +71,6 @@ mdnn_library_t mdnn_library_of_soname(const char *soname)
     return MDNN_LIBRARY_COUNT;
 }
 
-void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function)
-{
-    atomic_store_explicit(&remembered[library][hook], function, memory_order_release);
-}
-
 /* Handles of the loaded libraries of one table. They are kept open: our table points into them. */
 typedef struct search {
     const library_names_t *names;
@@ -116,6 +112,8 @@ static void *search_find(const search_t *search, const char *name)
                                          : find(RTLD_NEXT, name);
     for (size_t i = 0; !found && !MDNN_FAULT(RTLD_NEXT_ONLY) && i < search->handle_count; i++)
         found = find(search->handles[i], name);
+    if (!found && search->names == &names_of[MDNN_LIBRARY_CUDNN9]) /* a forwarder's, see real.h */
+        found = find(RTLD_NEXT, name);
     return found && !is_our_own(found) ? found : NULL;
 }
 
@@ -186,7 +184,8 @@ static bool fill_cudnn(mdnn_cudnn_t *table, const search_t *search)
     return any;
 }
 
-static const mdnn_cudnn_t *build_cudnn(mdnn_library_t library)
+/* In the place of `published`, which is NULL at first. */
+static const mdnn_cudnn_t *build_cudnn(mdnn_library_t library, const mdnn_cudnn_t *published)
 {
     mdnn_cudnn_t *const table = calloc(1, sizeof *table);
     if (!table)
@@ -196,7 +195,6 @@ static const mdnn_cudnn_t *build_cudnn(mdnn_library_t library)
     search_open(&search, &names_of[library]);
     const bool any = fill_cudnn(table, &search);
     forget_error();
-    const mdnn_cudnn_t *published = NULL;
     if (any && atomic_compare_exchange_strong(&cudnn_tables[library], &published, table)) {
         if (!table->complete && !table->has_graph)
             MDNN_LOG(MDNN_LOG_WARN, "shim",
@@ -213,10 +211,10 @@ const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library)
 {
     const mdnn_cudnn_t *const table =
         atomic_load_explicit(&cudnn_tables[library], memory_order_acquire);
-    return table ? table : build_cudnn(library);
+    return table ? table : build_cudnn(library, NULL);
 }
 
-static const mdnn_cudart_t *build_cudart(void)
+static const mdnn_cudart_t *build_cudart(const mdnn_cudart_t *published)
 {
     mdnn_cudart_t *const table = calloc(1, sizeof *table);
     if (!table)
@@ -233,7 +231,6 @@ static const mdnn_cudart_t *build_cudart(void)
 #undef GRAPH_HOOK
 #undef RUNTIME_HOOK
     forget_error();
-    const mdnn_cudart_t *published = NULL;
     if (any && atomic_compare_exchange_strong(&cudart_table, &published, table))
         return table;
     search_close(&search);
@@ -244,7 +241,44 @@ static const mdnn_cudart_t *build_cudart(void)
 const mdnn_cudart_t *mdnn_real_cudart(void)
 {
     const mdnn_cudart_t *const table = atomic_load_explicit(&cudart_table, memory_order_acquire);
-    return table ? table : build_cudart();
+    return table ? table : build_cudart(NULL);
+}
+
+/* Whether the table has a function for the hook that lies in the object of `caller`. */
+static bool is_of_caller(const void *table, mdnn_hook_id_t hook, const void *caller)
+{
+    static const size_t place_of[MDNN_HOOK_COUNT] = {
+#define CUDNN_HOOK(name, parameters, arguments) [MDNN_HOOK_##name] = offsetof(mdnn_cudnn_t, name),
+#define RUNTIME_HOOK(name, parameters, arguments)                                                  \
+    [MDNN_HOOK_##name] = offsetof(mdnn_cudart_t, name),
+#define GRAPH_HOOK CUDNN_HOOK
+#include "shim/interpose/hooks.def"
+#undef CUDNN_HOOK
+#undef GRAPH_HOOK
+#undef RUNTIME_HOOK
+    };
+    void *function = NULL;
+    if (table)
+        memcpy(&function, (const char *)table + place_of[hook], sizeof function);
+    return function && strcmp(mdnn_object_path(function), mdnn_object_path(caller)) == 0;
+}
+
+/* A table that is replaced is not freed: another thread may use it. */
+void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function,
+                        const void *caller)
+{
+    atomic_store_explicit(&remembered[library][hook], function, memory_order_release);
+    if (library == MDNN_LIBRARY_CUDART) {
+        const mdnn_cudart_t *const table =
+            atomic_load_explicit(&cudart_table, memory_order_acquire);
+        if (is_of_caller(table, hook, caller) && !MDNN_FAULT(FORWARDER_STAYS))
+            (void)build_cudart(table);
+        return;
+    }
+    const mdnn_cudnn_t *const table =
+        atomic_load_explicit(&cudnn_tables[library], memory_order_acquire);
+    if (is_of_caller(table, hook, caller) && !MDNN_FAULT(FORWARDER_STAYS))
+        (void)build_cudnn(library, table);
 }
 
 #define SYMBOL_TEXT(name) #name

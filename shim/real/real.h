@@ -4,7 +4,12 @@
  * A real function is looked for in this order: a pointer remembered from a dlsym of the host, the next definition in
  * the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds nothing inside Python, whose
  * libraries are RTLD_LOCAL. We never load a library. Tables are built without a lock and published once; they are never
- * freed, since the program may call at any time. */
+ * freed, since the program may call at any time.
+ *
+ * A *forwarder* is an object that exports functions of CUDA by their names and looks up the real ones when they are first
+ * called, as TensorFlow's libtensorflow_framework.so.2 does. Calls of it reach our hook, and the next definition is the
+ * forwarder's. When the forwarder looks up the real function, it gets our hook; so from then on the real function must
+ * be what it would have got, or the two would call each other for ever. Another table takes the place of the old one. */
 #ifndef MDNN_REAL_H
 #define MDNN_REAL_H
 
@@ -115,8 +120,10 @@ const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missi
  * NULL: no loaded library has it. The list ends with NULL, and has five names at most. */
 void *mdnn_real_find(const char *const *sonames, const char *name);
 
-/* Remembers the real function of `hook` in `library`, as the host's own dlsym found it. */
-void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function);
+/* Remembers the real function of `hook` in `library`, as the host's own dlsym found it for `caller`, an address in the
+ * object that asked. */
+void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function,
+                        const void *caller);
 
 /* The library with this soname; MDNN_LIBRARY_COUNT if it is not one that we hook. */
 mdnn_library_t mdnn_library_of_soname(const char *soname);

@@ -51,13 +51,20 @@ $(C)/route_graph: $(C)/route_linked.o $(C)/one_convolution.o $(C)/one_graph.o $(
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) -L$(B)/sim -l:libcudart.so.13 -l:libcudnn_graph.so.9 \
 	    -l:libcudnn_cnn.so.9 -l:libcudnn_ops.so.9 -Wl,--allow-shlib-undefined -ldl -o $@
+$(C)/libforwarder.so: $(C)/forwarder.o
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANITIZE) -shared $^ -ldl -o $@
+# Binds the forwarder, and nothing of CUDA.
+$(C)/route_forwarded: $(C)/route_linked.o $(C)/one_convolution.o $(C)/one_graph.o $(C)/libforwarder.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SANITIZE) $(filter %.o,$^) -L$(C) -lforwarder -Wl,-rpath,'$$ORIGIN' -ldl -o $@
 $(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(C)/one_graph.o $(CLIENT_SIM)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SANITIZE) -shared $(filter %.o,$^) $(CLIENT_LIBS) -o $@
 
 TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings host_share every_fault graph_faults graph_matrix \
     graph_rules graph_search graph_witness.so layer_errors layers magnitudes plugin.so pointer_table route route_cnn \
-    route_graph route_linked tail virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams)
+    route_forwarded route_graph route_linked tail virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams)
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
     short_calls behaviour waiting_streams arena loans virtual_async virtual_memory virtual_names virtual_pins waits resets endings host_limit killed_ranks shared_link every_fault safety_host strict tail)
 
@@ -217,7 +224,7 @@ endif
 
 
 $(B)/test/shim/test_memory_device: test/shim/test_memory_device.c $(call shim_sources,memory_device copy_ways device_links device_chunks device_remaps device_waits device_timers \
-    failure pinned_pool pinned_pieces link_rates timelines timeline_events timeline_streams timeline_waits context_change real capture_mode kernels) $(B)/obj/shim/real/kernels_ptx.o $(B)/libmdnn_core.a | $(CLIENT_SIM)
+    failure pinned_pool pinned_pieces link_rates timelines timeline_events timeline_streams timeline_waits context_change real loaded_object capture_mode kernels) $(B)/obj/shim/real/kernels_ptx.o $(B)/libmdnn_core.a | $(CLIENT_SIM)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CLIENT_FLAGS) $(CFLAGS) $(filter %.c %.o,$^) $(B)/libmdnn_core.a $(CORE_LIBS) \
