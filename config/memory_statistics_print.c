@@ -54,7 +54,7 @@ static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
 {
     if (n->period_operations == 0)
         return;
-    print_line(out, "one round");
+    print_line(out, "one iteration");
     fprintf(out, "%" PRIu64 " operations; planned: %s out, %s in\n", n->period_operations,
             size_of(n->period_out_bytes).text, size_of(n->period_in_bytes).text);
     print_line(out, "its bounds");
@@ -126,7 +126,7 @@ static void print_host_time(const mdnn_memory_statistics_t *n, FILE *out)
     print_parts(all, sizeof all / sizeof *all, out);
     if (!(n->round_ms > 0))
         return;
-    print_line(out, "of one round");
+    print_line(out, "of one iteration");
     print_parts(of_round, sizeof of_round / sizeof *of_round, out);
 }
 

@@ -100,6 +100,9 @@ mdnn_status_t mdnn_statistics_read_memory(const char *path, mdnn_statistics_head
 /* Where this process records; NULL: nothing is recorded. A small record takes no rows. */
 mdnn_statistics_region_t *mdnn_statistics_recorded(void);
 
+/* A line for a counter that is not 0. Where its meaning begins with a unit ("bytes of ..."), the value is for people. */
+void mdnn_statistics_print_counter(uint64_t value, const char *meaning, FILE *out);
+
 /* Prints a record of any origin and trusts nothing in it. BAD_FORMAT if it is not a record. `data`
  * may change while it is read. */
 mdnn_status_t mdnn_statistics_print_record(const void *data, size_t bytes,

@@ -141,6 +141,30 @@ static void terminate_header_texts(mdnn_statistics_header_t *header)
     header->library_version[sizeof header->library_version - 1] = '\0';
 }
 
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+void mdnn_statistics_print_counter(uint64_t value, const char *meaning, FILE *out)
+{
+    static const char bytes[] = "bytes ", microseconds[] = "microseconds ";
+    char text[MDNN_NUMBER_BYTES];
+    if (begins_with(meaning, bytes)) {
+        mdnn_format_size_rounded(value, text, sizeof text);
+        meaning += strlen(bytes);
+    } else if (begins_with(meaning, microseconds)) {
+        mdnn_format_decimal((double)value / 1e3, 0, false, text, sizeof text - 3);
+        strcat(text, " ms");
+        meaning += strlen(microseconds);
+    } else {
+        snprintf(text, sizeof text, "%" PRIu64, value);
+    }
+    fprintf(out, "%20s  ", text);
+    mdnn_print_plain(meaning, out);
+    fputc('\n', out);
+}
+
 static void print_text_counters(const record_t *record, FILE *out)
 {
     uint32_t shown = 0;
@@ -149,9 +173,7 @@ static void print_text_counters(const record_t *record, FILE *out)
         if (value == 0)
             continue;
         const mdnn_statistics_name_t name = counter_name(record, i);
-        fprintf(out, "%20" PRIu64 "  ", value);
-        mdnn_print_plain(name.meaning, out);
-        fputc('\n', out);
+        mdnn_statistics_print_counter(value, name.meaning, out);
         shown++;
     }
     if (shown == 0)

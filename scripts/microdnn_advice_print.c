@@ -23,7 +23,8 @@ static size_text_t size_of(uint64_t bytes)
 
 static double slowdown_percent(const tool_advice_row_t *row)
 {
-    return row->compute_ms > 0 ? 100 * (row->ms / row->compute_ms - 1) : 0;
+    const double percent = row->compute_ms > 0 ? 100 * (row->ms / row->compute_ms - 1) : 0;
+    return percent > -0.5 && percent <= 0 ? 0 : percent; /* not "-0 %" */
 }
 
 /* ---- the table ---- */

@@ -125,7 +125,8 @@ void doctor_look_at_cudnn(void)
         if (version == 0)
             continue;
         doctor_format_cudnn(version, text, sizeof text);
-        doctor_find(DOCTOR_FINE, "cuDNN", "%s, version %s", path, text);
+        doctor_find(DOCTOR_FINE, "cuDNN", "%s, version %s, for programs that bring none", path,
+                    text);
         doctor_remember_cudnn(path);
         if (found++ == 0)
             snprintf(loaded, sizeof loaded, "%.*s", PATH_MAX - 1, path);

@@ -244,8 +244,9 @@ static void judge_cudnn(const python_t *python)
         doctor_find(DOCTOR_BROKEN, "cuDNN", "%s is version %s: the library serves 8 and 9",
                     python->cudnn, text);
     else
-        doctor_find(DOCTOR_FINE, "cuDNN", "%s, version %s, of the program's own packages",
-                    python->cudnn, text);
+        doctor_find(DOCTOR_FINE, "cuDNN", "%s, version %s, of the program's own packages%s",
+                    python->cudnn, text,
+                    doctor_is_in_library_path(doctor_loaded_cudnn()) ? "" : ": it uses this one");
     judge_shadow(version, text);
 }
 

@@ -124,12 +124,15 @@ static void print_counters(const document_t *document, int counters)
     for (int i = 0; counters >= 0 && i < document->tokens[counters].size; i++) {
         if (!is_nothing(document, key + 1)) {
             const char *const meaning = meaning_of(document, key);
-            printf("%20.*s  ", document->tokens[key + 1].end - document->tokens[key + 1].start,
-                   document->text + document->tokens[key + 1].start);
             if (meaning != NULL)
-                puts(meaning);
+                mdnn_statistics_print_counter(
+                    strtoull(document->text + document->tokens[key + 1].start, NULL, 10), meaning,
+                    stdout);
             else
-                printf("%.*s\n", document->tokens[key].end - document->tokens[key].start,
+                printf("%20.*s  %.*s\n",
+                       document->tokens[key + 1].end - document->tokens[key + 1].start,
+                       document->text + document->tokens[key + 1].start,
+                       document->tokens[key].end - document->tokens[key].start,
                        document->text + document->tokens[key].start);
         }
         key = after(document, key + 1);

@@ -248,8 +248,16 @@ in_python() { finds "$1" "$2" "PYTHONPATH=$site" "${3:-PLAIN=1}" -- python3; }
 torch_is_found() {
     sound && PYTHONPATH=$site doctor -- python3 && [ $status = 0 ] &&
         grep -q '^ok .*torch 2.10.0 for CUDA 13.0' "$work/out" &&
-        grep -q "^ok .*$site/nvidia/cudnn/lib/libcudnn.so.9, version 9.19.0, of the program's own" "$work/out" ||
-        { cat "$work/out"; return 1; }
+        grep -q "^ok .*$site/nvidia/cudnn/lib/libcudnn.so.9, version 9.19.0, of the program's own" "$work/out" &&
+        grep -q "^ok .*$sim/libcudnn.so.9, version 9.19.0, for programs that bring none" "$work/out" &&
+        ! grep -q 'it uses this one' "$work/out" && # the simulated one is in LD_LIBRARY_PATH
+        cudnn_is_in_use || { cat "$work/out"; return 1; }
+}
+# Where LD_LIBRARY_PATH has a driver and no cuDNN, the program's own is the one in use.
+cudnn_is_in_use() {
+    mkdir -p "$work/nocudnn" && cp "$sim/libcuda.so.1" "$work/nocudnn/" || return 1
+    LD_LIBRARY_PATH=$work/nocudnn PYTHONPATH=$site doctor -- python3
+    grep -q "^ok .*version 9.19.0, of the program's own packages: it uses this one" "$work/out"
 }
 torch_without_cuda() { torch 2.10.0 None && in_python FAIL 'torch 2.10.0 is built without CUDA'; }
 torch_for_rocm() { torch 2.10.0 None '' "'6.4'" && in_python FAIL 'is built for ROCm 6.4'; }

@@ -183,6 +183,8 @@ static void finish_as_text(void)
 {
     EXPECT(start(1, target) == MDNN_STATUS_OK);
     mdnn_count(MDNN_COUNTER_calls_forward, 12);
+    mdnn_count(MDNN_COUNTER_measure_microseconds, 9845190);
+    mdnn_count_peak(MDNN_COUNTER_scratch_bytes_peak, 3 << 20);
     add_row("forward x", "2 x 8 @ algo 1", 2.5);
     add_row("forward y", "1 x 8 @ algo 0", -1);
     mdnn_statistics_row(&(int){-1}, &(mdnn_statistics_row_t){.problem = "forward z",
@@ -200,6 +202,8 @@ static void the_text_shows_counters_that_counted_and_a_line_for_each_convolution
     const char *const body = strchr(text, '\n');
     assert_string_equal(
         body, "\n                  12  cudnnConvolutionForward calls\n"
+              "             9845 ms  of host time spent measuring and optimizing\n"
+              "            3.00 MiB  of the largest device scratch held while measuring\n"
               "convolutions: 3\n"
               "  forward x: 2 x 8 @ algo 1, workspace 63.0 MiB, 1.250 ms (undivided "
               "2.500 ms, 2.00x)\n"
