@@ -148,6 +148,7 @@ ranks_stand_side_by_side() {
 assert [row["memory"][0]["budget_bytes"] >> 20 for row in page.json["statistics"]] == [20, 22]
 table = next(table for table in page.tables if table["caption"] == "Memory of the run")
 assert table["heads"] == ["", "rank 0", "rank 1"], table["heads"]
+assert " of weights and the like, " in page.text, page.text
 assert "rank 0: at the fullest moment" in page.text.lower() and "rank 1: at the fullest moment" in page.text.lower()
 paths = [path for _, path, _ in page.numbers]
 assert "statistics.0.memory.0.out_bytes" in paths and "statistics.1.memory.0.out_bytes" in paths'

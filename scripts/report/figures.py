@@ -113,7 +113,7 @@ def memory_by_kind(ranks):
     parts = []
     for rank in shown:
         held = kinds_at_most(rank.advice["iteration"])
-        words = ", ".join(f"{size(count)} {KINDS[kind].split(':')[0]}" for kind, count in held.items() if count)
+        words = ", ".join(f"{size(count)} of {KINDS[kind].split(': ')[-1]}" for kind, count in held.items() if count)
         parts.append(f"{rank.label + ': ' if rank.label else ''}at the fullest moment {words}")
     return Drawing("memory-by-kind", "Memory in one iteration, by kind, as planned",
                    "; ".join(parts) + ".", draw, _heights(2.6, len(shown)))
