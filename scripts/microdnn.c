@@ -15,7 +15,7 @@ static const char usage[] =
     "       microdnn config [--markdown]\n"
     "       microdnn stats [--json] file...\n"
     "       microdnn top [--once] [--json]\n"
-    "       microdnn doctor [--json] [--library FILE] [-- program]\n"
+    "       microdnn doctor [--json] [--library FILE] [--run] [-- program]\n"
     "       microdnn cache list | export | import | merge | clear ...\n"
     "       microdnn tune --net NAME ... | --from-run -- program [arguments]\n"
     "       microdnn plan --net NAME --total SIZE ...\n"

@@ -52,7 +52,8 @@ preload() { # existing LD_PRELOAD: what the program sees
 }
 
 help_is_short() {
-    exits 0 "$microdnn" --help && says "$work/out" 'usage: microdnn run' && exits 0 "$microdnn" -V &&
+    exits 0 "$microdnn" --help && says "$work/out" 'usage: microdnn run' &&
+        says "$work/out" 'doctor [--json] [--library FILE] [--run] [-- program]' && exits 0 "$microdnn" -V &&
         [ "$(wc -l < "$work/out")" -lt 24 ] && [ "$(awk 'length > 100' "$work/out" | wc -l)" = 0 ] &&
         exits 0 "$microdnn" run --help && says "$work/out" --workspace-limit &&
         [ "$(wc -l < "$work/out")" -lt 24 ]
