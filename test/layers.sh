@@ -87,7 +87,8 @@ old_picture_is_found() {
 
 # In the same copy, after check-pages has seen it: a page that says something else, and a picture that is too large.
 old_tutorial_is_found() {
-    cd "$TMPDIR/copy" && scripts/tutorial-page --check && sed -i 's/iteration 0/iteration 00/' docs/tutorial/pytorch-h200.md &&
+    cd "$TMPDIR/copy" && scripts/tutorial-page --check &&
+        sed -i 's/iteration 0/iteration 00/' docs/tutorial/pytorch-h200.md &&
         head -c 150001 /dev/zero >docs/tutorial/pictures/report-moves.png || return 1
     ! scripts/tutorial-page --check >"$TMPDIR/said" && [ "$(wc -l <"$TMPDIR/said")" = 2 ] &&
         grep -q '^docs/tutorial/pytorch-h200.md: out of date' "$TMPDIR/said" &&

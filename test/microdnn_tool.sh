@@ -452,7 +452,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 51
+plan 52
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'every command has help, with its defaults' every_command_has_help_with_its_defaults
@@ -513,6 +513,7 @@ else
     skip 'doctor: looks at virtual memory and at PyTorch' 'the simulated GPU is not built'
 fi
 check 'docs/benchmarks/cudnn-versions.md is made from its data' versions_page_is_made_from_its_data
+check 'so is docs/benchmarks/frameworks.md' scripts/framework-versions --check
 check 'docs/configuration.md is what the tool prints' markdown_is_committed
 if command -v mandoc > /dev/null; then
     check 'the man pages are clean' man_pages_are_clean
