@@ -78,6 +78,7 @@ beside_others() { # the driver needs one of 32 MiB
 }
 tails() { limited 120 test/tail.sh; }
 loans() { limited 120 test/loans.sh; }
+few_candidates() { limited 120 test/few_candidates.sh; }
 library_calls() { unnamed library_calls "$@"; }
 pointer_tables() { unnamed pointer_tables "$@"; }
 pointer_tables_above_the_budget() {

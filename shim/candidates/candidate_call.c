@@ -4,7 +4,7 @@
 #include "shim/candidates/shortlist.h"
 
 /* Of 16-bit data the second guess is an algorithm without tensor cores. */
-enum { SHORTLIST = 3, SHORTLIST_16_BIT = 1 };
+enum { SHORTLIST = 3, SHORTLIST_16_BIT = 1, SHORTLIST_FEW = 1 };
 
 static const float one_float = 1.0F, zero_float = 0.0F;
 static const double one_double = 1.0, zero_double = 0.0;
@@ -26,6 +26,22 @@ static const void *scalar_of(const mdnn_problem_t *problem, bool is_one)
     return is_one ? (const void *)&one_float : &zero_float;
 }
 
+/* Of plain fp32 and fp64, where engines lack many fast algorithms, `few` has more of them, unless volumes make that
+ * slow. */
+static unsigned ask_guesses(const mdnn_measurement_t *measurement, const mdnn_call_t *whole)
+{
+    const mdnn_measure_request_t *const request = &measurement->request;
+    const mdnn_problem_tensor_t *const x = &measurement->problem->x;
+    if (request->few)
+        return mdnn_shortlist_fitting(
+            whole, request->brief || x->dim_count > 4 ? SHORTLIST_FEW : SHORTLIST,
+            request->limit_bytes);
+    return mdnn_shortlist(
+        whole,
+        x->type == CUDNN_DATA_HALF || x->type == CUDNN_DATA_BFLOAT16 ? SHORTLIST_16_BIT : SHORTLIST,
+        request->limit_bytes);
+}
+
 /* The legacy algorithms worth a run beside engines: cuDNN's own guess for the whole batch. */
 static unsigned legacy_shortlist(mdnn_measurement_t *measurement)
 {
@@ -44,30 +60,37 @@ static unsigned legacy_shortlist(mdnn_measurement_t *measurement)
     whole.y_desc = descriptors->y;
     if (descriptors->w)
         whole.w_desc = descriptors->w;
-    const int32_t type = measurement->problem->x.type;
     const double begin_us = mdnn_now_us();
-    measurement->shortlist = mdnn_shortlist(
-        &whole,
-        type == CUDNN_DATA_HALF || type == CUDNN_DATA_BFLOAT16 ? SHORTLIST_16_BIT : SHORTLIST,
-        measurement->request.limit_bytes);
+    measurement->shortlist = ask_guesses(measurement, &whole);
     measurement->us.guesses += mdnn_now_us() - begin_us;
     return measurement->shortlist;
+}
+
+bool mdnn_candidate_is_algorithm(const mdnn_measurement_t *measurement, int index)
+{
+    return index < (measurement->request.brief ? MDNN_CANDIDATE_ALGOS : MDNN_CANDIDATE_LEGACY) &&
+           mdnn_candidate_math_type(measurement->problem, index) >= 0 &&
+           measurement->problem->interfaces & MDNN_INTERFACE_LEGACY &&
+           index % MDNN_CANDIDATE_ALGOS < mdnn_algo_count(measurement->call.direction);
+}
+
+bool mdnn_candidate_is_shortlisted(mdnn_measurement_t *measurement, int index)
+{
+    return mdnn_candidate_is_algorithm(measurement, index) &&
+           legacy_shortlist(measurement) & 1U << index % MDNN_CANDIDATE_ALGOS;
 }
 
 /* The algorithm, in the math type of the candidate. */
 static mdnn_status_t request_algorithm(mdnn_measurement_t *measurement, int index,
                                        mdnn_call_t *whole)
 {
-    const int math_type = mdnn_candidate_math_type(measurement->problem, index);
-    const int algo = index % MDNN_CANDIDATE_ALGOS;
-    if (math_type < 0 || !(measurement->problem->interfaces & MDNN_INTERFACE_LEGACY) ||
-        algo >= mdnn_algo_count(measurement->call.direction))
+    if (measurement->request.brief ? !mdnn_candidate_is_shortlisted(measurement, index)
+                                   : !mdnn_candidate_is_algorithm(measurement, index))
         return MDNN_STATUS_UNSUPPORTED;
-    if (measurement->request.brief &&
-        (index >= MDNN_CANDIDATE_ALGOS || !(legacy_shortlist(measurement) & 1U << algo)))
-        return MDNN_STATUS_UNSUPPORTED;
-    whole->algo = algo;
-    return mdnn_slices_convolution(measurement->slices, math_type, &whole->conv_desc);
+    whole->algo = index % MDNN_CANDIDATE_ALGOS;
+    return mdnn_slices_convolution(measurement->slices,
+                                   mdnn_candidate_math_type(measurement->problem, index),
+                                   &whole->conv_desc);
 }
 
 static mdnn_status_t request_engine(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,

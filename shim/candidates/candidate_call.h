@@ -10,6 +10,10 @@
 mdnn_status_t mdnn_candidate_call(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                                   int index, const mdnn_slice_descriptors_t **descriptors,
                                   mdnn_call_t *whole);
+/* Whether candidate `index` is an algorithm of the legacy API that may be tried for the problem at all. */
+bool mdnn_candidate_is_algorithm(const mdnn_measurement_t *measurement, int index);
+/* Whether it is also one that cuDNN expects to be fast. May ask cuDNN. */
+bool mdnn_candidate_is_shortlisted(mdnn_measurement_t *measurement, int index);
 /* The call's workspace, including the accumulator's. */
 mdnn_status_t mdnn_candidate_call_bytes(const mdnn_call_t *whole, uint64_t *bytes);
 /* The properties of the call's results, as a cost without a time. */

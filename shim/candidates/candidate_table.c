@@ -243,7 +243,7 @@ mdnn_status_t mdnn_candidate_table_remember(mdnn_candidate_table_t *table,
 
 bool mdnn_cost_row_has_deferred(const mdnn_cost_row_t *row)
 {
-    for (int i = MDNN_CANDIDATE_LEGACY; i < row->capacity; i++)
+    for (int i = 0; i < row->capacity; i++)
         if (row->candidates[i].state == MDNN_CANDIDATE_DEFERRED)
             return true;
     return false;

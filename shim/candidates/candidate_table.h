@@ -2,7 +2,7 @@
  * (optimizer/micro_batch.h), and in it a candidate for every algorithm of the legacy API in every admissible math type
  * and for every engine of the graph API. Measurements fill the table; it is loaded from and stored in the database
  * (optimizer/database.h). Deferred candidates are those that the program's own search for the fastest plan times, so
- * that we take their times from there. Not thread-safe: only the thread that plans uses it
+ * that we take their times from there, and those beyond the few that a caller wanted. Not thread-safe: only the thread that plans uses it
  * (shim/convolution/planning.h). */
 #ifndef MDNN_CANDIDATE_TABLE_H
 #define MDNN_CANDIDATE_TABLE_H
@@ -24,8 +24,8 @@ typedef enum mdnn_candidate_state {
     MDNN_CANDIDATE_EXCLUDED, /* its workspace was above the limit, or could not be allocated */
     /* An engine that was not tried here, since it ran within the limit at a larger size. */
     MDNN_CANDIDATE_POSTPONED,
-    /* An engine that was not tried here, since it was deferred to a caller's own search. It is measured for callers
-     * that do not search. */
+    /* Not tried here, since it was deferred to a caller's own search, or since a caller wanted a few candidates only.
+     * It is measured for callers that want all. */
     MDNN_CANDIDATE_DEFERRED,
     MDNN_CANDIDATE_TIMED
 } mdnn_candidate_state_t;
@@ -76,7 +76,7 @@ mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
 mdnn_status_t mdnn_candidate_table_remember(mdnn_candidate_table_t *table,
                                             mdnn_cost_memory_t *memory, bool *any);
 
-/* Whether an engine of any size was deferred to a search, or not even listed for one. */
+/* Whether a candidate of any size was deferred, or not even listed. */
 bool mdnn_candidate_table_has_deferred(const mdnn_candidate_table_t *table);
 
 /* The row of a size and role, which is made if it does not exist; NULL if memory is short. Stays
@@ -90,9 +90,8 @@ mdnn_candidate_t *mdnn_cost_row_candidate(mdnn_cost_row_t *row, int index);
 const mdnn_candidate_t *mdnn_cost_row_look(const mdnn_cost_row_t *row, int index);
 /* Whether an engine is known to run at this row's size and role, or was not tried there yet. */
 bool mdnn_cost_row_has_engines(const mdnn_cost_row_t *row);
-bool mdnn_cost_row_runs(const mdnn_cost_row_t *row); /* something was timed */
-bool mdnn_cost_row_has_deferred(
-    const mdnn_cost_row_t *row); /* an engine was deferred to a search */
+bool mdnn_cost_row_runs(const mdnn_cost_row_t *row);         /* something was timed */
+bool mdnn_cost_row_has_deferred(const mdnn_cost_row_t *row); /* a candidate was deferred */
 /* The best known time at this size; a huge number before the first. */
 double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 

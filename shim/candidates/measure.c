@@ -1,6 +1,7 @@
 #include "shim/candidates/measure.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/clock.h"
 #include "config/fault.h"
@@ -16,6 +17,11 @@ enum { FEW_IMAGES = 4 };
 /* Engines that are timed before a program's own search: the heuristics' first ones are seldom far from
  * the best, and what the search finds beyond them runs as well. */
 enum { SEARCH_ENGINES = 4 };
+
+/* Engines that are timed where few are wanted, the program's own included. With the legacy algorithm that cuDNN names
+ * first, the simulated H200's ResNet-50 loses 0.6 % of its convolution time (TF32) against all candidates, and no more
+ * with two engines than with three. */
+enum { FEW_ENGINES = 2 };
 
 static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                                  int index, double *ms);
@@ -79,21 +85,29 @@ static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_
     return extrapolate(measurement, row, index, &cost->time_ms);
 }
 
-/* Neither planned nor timed, but remembered as offered: a tighter limit, or a caller that does not
- * search, finds it here. */
+/* Neither planned nor timed, but remembered as offered: a tighter limit, or a caller that wants all, finds it here. */
 static mdnn_status_t set_untried(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index,
                                  mdnn_candidate_state_t state)
 {
     mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, index);
     const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
-    if (candidate->state == state || !offer || !row->offered[index - MDNN_CANDIDATE_LEGACY])
+    if (candidate->state == state ||
+        (index >= MDNN_CANDIDATE_LEGACY ? !offer || !row->offered[index - MDNN_CANDIDATE_LEGACY]
+                                        : !mdnn_candidate_is_algorithm(measurement, index)))
         return MDNN_STATUS_OK;
-    const mdnn_call_t whole = {.algo = MDNN_ALGO_ENGINE + offer->engine.id};
+    const mdnn_call_t whole = {.direction = measurement->call.direction,
+                               .algo = offer ? MDNN_ALGO_ENGINE + offer->engine.id
+                                             : index % MDNN_CANDIDATE_ALGOS};
     candidate->cost = mdnn_candidate_cost(measurement, &whole, index);
     candidate->state = state;
     measurement->untried++;
     row->changed = true;
     return MDNN_STATUS_OK;
+}
+
+static bool defers(const mdnn_measurement_t *measurement)
+{
+    return measurement->request.caller_searches || measurement->request.few;
 }
 
 static int timed_engines(const mdnn_cost_row_t *row)
@@ -115,6 +129,47 @@ static bool is_left_to_caller(const mdnn_measurement_t *measurement, const mdnn_
             timed_engines(row) >= SEARCH_ENGINES);
 }
 
+/* Whether a candidate computes no less repeatably and precisely than the caller's own engine. */
+static bool serves(const mdnn_measurement_t *measurement, bool deterministic, bool strict)
+{
+    const mdnn_engine_offer_t *const own = measurement->request.callers_own;
+    return (deterministic || !own || !own->deterministic) && (strict || !own || !own->strict);
+}
+
+/* The candidates from `first` on that were timed, serve the caller and fit within the limit. */
+static int serving(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row, int first)
+{
+    int count = 0;
+    for (int index = first; index < row->capacity; index++) {
+        const mdnn_candidate_t *const candidate = &row->candidates[index];
+        count += candidate->state == MDNN_CANDIDATE_TIMED &&
+                 candidate->cost.workspace_bytes <= measurement->request.limit_bytes &&
+                 serves(measurement, candidate->cost.deterministic, candidate->cost.strict);
+    }
+    return count;
+}
+
+static bool is_own(const mdnn_measurement_t *measurement, const mdnn_engine_offer_t *offer)
+{
+    const mdnn_engine_offer_t *const own = measurement->request.callers_own;
+    return own && memcmp(&own->engine, &offer->engine, sizeof own->engine) == 0;
+}
+
+/* Whether the engine or algorithm is not among the few. The program's own engine is. */
+static bool is_beyond_few(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row, int index)
+{
+    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
+    if (!measurement->request.few)
+        return false;
+    if (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_DEFERRED)
+        return true;
+    if (index < MDNN_CANDIDATE_LEGACY)
+        return !mdnn_candidate_is_shortlisted(measurement, index);
+    return offer && !is_own(measurement, offer) &&
+           (offer->compiled || !serves(measurement, offer->deterministic, offer->strict) ||
+            serving(measurement, row, MDNN_CANDIDATE_LEGACY) >= FEW_ENGINES);
+}
+
 /* Settles one candidate. Only a device that is broken or too busy is an error; all else is a state. */
 static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, int index)
 {
@@ -130,7 +185,10 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
         !mdnn_candidate_table_engine_may_pay(measurement->table, row, index,
                                              measurement->request.limit_bytes))
         return set_untried(measurement, row, index, MDNN_CANDIDATE_POSTPONED);
-    if (is_left_to_caller(measurement, row, index))
+    const bool beyond_few = is_beyond_few(measurement, row, index);
+    if (beyond_few && MDNN_FAULT(FEW_FORGET_THE_REST))
+        return MDNN_STATUS_OK;
+    if (beyond_few || is_left_to_caller(measurement, row, index))
         return set_untried(measurement, row, index, MDNN_CANDIDATE_DEFERRED);
     const mdnn_slice_descriptors_t *descriptors;
     mdnn_call_t whole;
@@ -181,14 +239,14 @@ static void take_offer(mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
         row->offered[index - MDNN_CANDIDATE_LEGACY] = true;
 }
 
-/* Asks cuDNN which engines it offers for this size: once per row, or twice if the first request was a search's that had
- * enough. Some engines of cuDNN 9 write into the gaps of an output that has them (seen on an H100), so only the
- * program's own engine is tried there. */
+/* Asks cuDNN which engines it offers for this size: once per row, or twice if the first request deferred most of them.
+ * Some engines of cuDNN 9 write into the gaps of an output that has them (seen on an H100), so only the program's own
+ * engine is tried there. */
 static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     mdnn_engine_offer_t offers[MDNN_CANDIDATE_ENGINES];
     size_t count = 0;
-    const bool partly = measurement->request.caller_searches && !row->listed;
+    const bool partly = defers(measurement) && !row->listed && !MDNN_FAULT(FEW_FORGET_THE_REST);
     if ((row->listed && !row->partly) || !measurement->request.engines ||
         !mdnn_candidate_table_engines_may_pay(measurement->table, row,
                                               measurement->request.limit_bytes))
@@ -232,25 +290,58 @@ static mdnn_status_t settle_listed(mdnn_measurement_t *measurement, mdnn_cost_ro
     return settle_from(measurement, row, 0, MDNN_CANDIDATE_LEGACY);
 }
 
+/* More would not help where nothing can be timed, since memory is short. */
+static bool are_enough(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row)
+{
+    return serving(measurement, row, 0) > 0 ||
+           (measurement->has_scratch && measurement->capacity_images == 0);
+}
+
+/* Whether a part need not be looked at, since the few candidates for the whole batch are enough. */
+static bool is_whole_enough(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row)
+{
+    const int64_t batch = mdnn_problem_batch(measurement->problem);
+    const mdnn_cost_row_t *const whole =
+        row->images < batch && measurement->request.few
+            ? mdnn_candidate_table_row(measurement->table, batch, MDNN_PART_FIRST)
+            : NULL;
+    return whole && are_enough(measurement, whole);
+}
+
+/* Whether what was deferred (`leaves`: if anything was) is not needed now. */
+static bool may_stay_deferred(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
+                              bool leaves)
+{
+    return measurement->request.few ? are_enough(measurement, row)
+                                    : leaves && mdnn_cost_row_runs(row);
+}
+
+static void begin_full(mdnn_measurement_t *measurement)
+{
+    measurement->request.caller_searches = measurement->request.few = false;
+    measurement->has_shortlist = false;
+}
+
 /* Deferred candidates are tried if nothing else runs, and engines that a search is spared are listed if nothing was
  * deferred to one. */
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&
-        mdnn_candidate_table_is_settled(measurement->table, row, measurement->request.limit_bytes,
-                                        measurement->request.brief)) {
+        (is_whole_enough(measurement, row) ||
+         mdnn_candidate_table_is_settled(measurement->table, row, measurement->request.limit_bytes,
+                                         measurement->request.brief))) {
         row->changed = false; /* unknown: a request with another limit may measure it */
         return MDNN_STATUS_OK;
     }
     const bool was_partly = row->partly;
-    if (!measurement->request.caller_searches || !row->listed)
+    if (!defers(measurement) || !row->listed)
         list_engines(measurement, row);
     MDNN_TRY(settle_listed(measurement, row));
     const bool leaves = was_partly || mdnn_cost_row_has_deferred(row);
-    if (!measurement->request.caller_searches || (leaves && mdnn_cost_row_runs(row)))
+    if (!defers(measurement) || may_stay_deferred(measurement, row, leaves))
         return MDNN_STATUS_OK;
-    if (leaves)
-        measurement->request.caller_searches = false;
+    if (leaves || measurement->request.few)
+        begin_full(measurement);
     list_engines(measurement, row);
     return settle_listed(measurement, row);
 }
@@ -259,7 +350,7 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
  * others a run. */
 static mdnn_status_t survey(mdnn_measurement_t *measurement, mdnn_part_role_t role)
 {
-    if (!measurement->request.dense || measurement->surveyed[role])
+    if (!measurement->request.dense || measurement->request.few || measurement->surveyed[role])
         return MDNN_STATUS_OK;
     measurement->surveyed[role] = true;
     int64_t images = 1;

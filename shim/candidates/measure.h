@@ -6,7 +6,7 @@
  * with beta 1 for the later parts of backward filter, and back to back. If the output has gaps, the
  * only engine is the caller's own. The times are kept with the problem, so that under a later, larger
  * workspace limit only the candidates that it newly admits are timed. "Deferred" candidates are those
- * whose times come from the program's own search (candidate_table.h). */
+ * whose times come from the program's own search, or that a later run may want (candidate_table.h). */
 #ifndef MDNN_MEASURE_H
 #define MDNN_MEASURE_H
 
@@ -28,6 +28,9 @@ typedef struct mdnn_measure_request {
     /* The caller runs its own plans. A few engines are measured, so that something good is there immediately. The
      * others are deferred to the caller, as are those that were deferred to an earlier search. */
     bool caller_searches;
+    /* Only a few candidates for the whole batch are measured, of those that compute as repeatably and as precisely as
+     * `callers_own`, and parts only if none of them fits. The others are deferred. */
+    bool few;
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
     /* The engine of the caller's own plan, which is a candidate for the whole batch even if the heuristics do not offer
      * it; NULL if there is none. */

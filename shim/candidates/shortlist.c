@@ -46,13 +46,23 @@ static unsigned first(const guess_t *guesses, int count, int most, uint64_t limi
     return algorithms;
 }
 
+static int guess(const mdnn_call_t *call, guess_t *guesses)
+{
+    return call->direction == MDNN_BACKWARD_DATA     ? guesses_backward_data(call, guesses)
+           : call->direction == MDNN_BACKWARD_FILTER ? guesses_backward_filter(call, guesses)
+                                                     : guesses_forward(call, guesses);
+}
+
+unsigned mdnn_shortlist_fitting(const mdnn_call_t *call, int most, uint64_t limit_bytes)
+{
+    guess_t guesses[ALGORITHMS];
+    return first(guesses, guess(call, guesses), most, limit_bytes);
+}
+
 unsigned mdnn_shortlist(const mdnn_call_t *call, int most, uint64_t limit_bytes)
 {
     guess_t guesses[ALGORITHMS];
-    const int count = call->direction == MDNN_BACKWARD_DATA ? guesses_backward_data(call, guesses)
-                      : call->direction == MDNN_BACKWARD_FILTER
-                          ? guesses_backward_filter(call, guesses)
-                          : guesses_forward(call, guesses);
+    const int count = guess(call, guesses);
     const unsigned algorithms = first(guesses, count, most, UINT64_MAX) |
                                 first(guesses, count, 1, limit_bytes) | first(guesses, count, 1, 0);
     return algorithms ? algorithms : ~0U;

@@ -76,6 +76,7 @@ static mdnn_measure_request_t measure_request(mdnn_conv_plan_t *plan, const mdnn
             options->convolution_batch_sizes == MDNN_SIZES_ALL && mdnn_conv_plan_may_be_split(plan),
         .brief = mdnn_conv_plan_is_brief(plan, options),
         .caller_searches = mdnn_conv_plan_defers_to_caller(plan, call),
+        .few = mdnn_conv_plan_wants_few(plan, call),
         .engines = plan->engines,
         .callers_own = call->caller_engine,
     };
@@ -127,8 +128,9 @@ static mdnn_status_t build_locked(mdnn_conv_plan_t *plan, const mdnn_call_t *cal
         mdnn_engines_sweep(plan->engines);
     report(plan, call, set);
     mdnn_conv_plan_keep_costs(plan, set,
-                              completes && !request.caller_searches ? MDNN_DATABASE_REPLACE
-                                                                    : MDNN_DATABASE_KEEP);
+                              completes && !request.caller_searches && !request.few
+                                  ? MDNN_DATABASE_REPLACE
+                                  : MDNN_DATABASE_KEEP);
     set->deferred = request.caller_searches && mdnn_candidate_table_has_deferred(plan->costs);
     publish(plan, set);
     return MDNN_STATUS_OK;

@@ -90,5 +90,8 @@ bool mdnn_conv_plan_is_ready(const mdnn_conv_plan_t *plan, const mdnn_call_t *ca
 bool mdnn_conv_plan_is_brief(const mdnn_conv_plan_t *plan, const mdnn_options_t *options);
 /* Whether `call` belongs to a search, to which missing measurements are deferred. */
 bool mdnn_conv_plan_defers_to_caller(const mdnn_conv_plan_t *plan, const mdnn_call_t *call);
+/* Whether a few candidates are enough for `call`, because nothing limits workspace: then splits seldom pay, and the
+ * engine that the program chose is seldom far from the best. */
+bool mdnn_conv_plan_wants_few(const mdnn_conv_plan_t *plan, const mdnn_call_t *call);
 
 #endif

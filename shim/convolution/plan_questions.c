@@ -95,6 +95,24 @@ bool mdnn_conv_plan_defers_to_caller(const mdnn_conv_plan_t *plan, const mdnn_ca
     return call->caller_engine && mdnn_conv_plan_is_deferred(plan);
 }
 
+/* Whoever lets a memory policy choose among workspaces wants a choice. */
+static bool is_few_the_default(const mdnn_options_t *options)
+{
+    return options->memory_budget != UINT64_MAX &&
+           options->memory_variants == MDNN_VARIANTS_RECORDED && !MDNN_FAULT(FEW_ARE_MANY);
+}
+
+bool mdnn_conv_plan_wants_few(const mdnn_conv_plan_t *plan, const mdnn_call_t *call)
+{
+    const mdnn_options_t *const options = mdnn_process_options();
+    return call->caller_engine && plan->engines &&
+           options->convolution_engines == MDNN_ENGINES_AUTO &&
+           mdnn_workspace_limit() == UINT64_MAX && !mdnn_wd_is_on() &&
+           (options->convolution_candidates == MDNN_CANDIDATES_FEW ||
+            (options->convolution_candidates == MDNN_CANDIDATES_AUTO &&
+             is_few_the_default(options)));
+}
+
 bool mdnn_conv_plan_is_ready(const mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                              uint64_t limit_bytes)
 {

@@ -66,7 +66,7 @@ TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings host_share ev
     graph_rules graph_search graph_witness.so layer_errors layers magnitudes plugin.so pointer_table route route_cnn \
     route_forwarded route_graph route_linked tail virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams)
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
-    short_calls behaviour waiting_streams arena loans virtual_async virtual_memory virtual_names virtual_pins waits resets endings host_limit killed_ranks shared_link every_fault safety_host strict tail)
+    few_candidates short_calls behaviour waiting_streams arena loans virtual_async virtual_memory virtual_names virtual_pins waits resets endings host_limit killed_ranks shared_link every_fault safety_host strict tail)
 
 # Many small allocations.
 $(C)/small_allocations: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1

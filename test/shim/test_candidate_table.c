@@ -143,6 +143,29 @@ static void a_database_tells_what_was_left_to_a_search_from_what_was_postponed(v
     assert_true(mdnn_candidate_table_has_deferred(table));
 }
 
+/* Where few candidates were wanted, legacy algorithms are among those that were left. */
+static void a_database_tells_an_algorithm_that_was_left_from_one_that_cannot_run(void **state)
+{
+    (void)state;
+    enum { TRIED = 1, LEFT_OUT = 4, REFUSED = 6 };
+    put(3, WHOLE, MDNN_CANDIDATE_TIMED, 0);
+    mdnn_cost_row_t *row = mdnn_candidate_table_row(table, WHOLE, MDNN_PART_FIRST);
+    for (int algo = TRIED; algo <= REFUSED; algo++) {
+        mdnn_candidate_t *const candidate = mdnn_cost_row_candidate(row, algo);
+        candidate->state = algo == TRIED      ? MDNN_CANDIDATE_TIMED
+                           : algo == LEFT_OUT ? MDNN_CANDIDATE_DEFERRED
+                                              : MDNN_CANDIDATE_UNSUPPORTED;
+        candidate->cost = (mdnn_cost_t){.algo = algo, .time_ms = algo == TRIED ? 1 : 0};
+    }
+    assert_true(mdnn_cost_row_has_deferred(row));
+    store_and_recall();
+    row = mdnn_candidate_table_row(table, WHOLE, MDNN_PART_FIRST);
+    assert_int_equal(mdnn_cost_row_look(row, TRIED)->state, MDNN_CANDIDATE_TIMED);
+    assert_int_equal(mdnn_cost_row_look(row, LEFT_OUT)->state, MDNN_CANDIDATE_DEFERRED);
+    assert_int_equal(mdnn_cost_row_look(row, REFUSED)->state, MDNN_CANDIDATE_UNSUPPORTED);
+    assert_true(row->partly && mdnn_candidate_table_has_deferred(table));
+}
+
 /* Files of before do not tell the two apart; the whole batch had nothing else to postpone. */
 static void an_old_database_left_what_it_does_not_know_of_the_whole_batch(void **state)
 {
@@ -310,6 +333,7 @@ int main(void)
         TEST(what_cannot_be_made_is_struck_off_at_its_size_alone),
         TEST(a_brief_measurement_times_no_parts_if_nothing_was_left_out_whole),
         TEST(a_database_tells_what_was_left_to_a_search_from_what_was_postponed),
+        TEST(a_database_tells_an_algorithm_that_was_left_from_one_that_cannot_run),
         TEST(an_old_database_left_what_it_does_not_know_of_the_whole_batch),
         TEST(parts_take_the_engines_to_fall_back_to_of_the_whole_batch),
         TEST(a_chosen_engine_that_nothing_beats_needs_no_measurement),
