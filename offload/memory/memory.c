@@ -270,11 +270,8 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     if (memory->device.background)
         report.background = memory->device.background(memory->context);
     report.unmapped = counts.unmapped;
-    if (memory->watch.iterations > 0)
-        report.iteration_us = memory->watch.sum_us / (double)memory->watch.iterations;
-    for (int kind = 0; memory->watch.iterations > 0 && kind < MDNN_HOST_TIME_COUNT; kind++)
-        report.round_host_time.us[kind] =
-            memory->watch.host_sum.us[kind] / (double)memory->watch.iterations;
+    report.iteration_us = mdnn_memory_iteration_us(memory);
+    report.round_host_time = mdnn_memory_iteration_host_time(memory);
     return report;
 }
 

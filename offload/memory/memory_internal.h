@@ -152,6 +152,13 @@ typedef struct mdnn_patience {
 } mdnn_patience_t;
 
 /* A stretch of a stream as long as an iteration, on the device's clock. */
+/* An iteration that was timed: what it took on the device, and where the host's time went meanwhile. */
+enum { MDNN_WATCHED = 16 };
+typedef struct mdnn_watched {
+    double time_us;
+    mdnn_host_time_t host;
+} mdnn_watched_t;
+
 typedef struct mdnn_iteration_watch {
     uint64_t token, stream; /* token 0: none */
     uint64_t next;          /* number of the operation at which there is something to do next */
@@ -160,12 +167,12 @@ typedef struct mdnn_iteration_watch {
     bool read_counts;       /* it was a whole iteration */
     uint64_t plan;      /* that was followed during all of the iteration that is timed; 0: none */
     uint64_t read_plan; /* the same for the iteration that is to be read */
-    uint32_t counted;   /* operations of each of the iterations below */
-    double sum_us;      /* time of all `iterations` */
-    uint64_t iterations;
     mdnn_host_time_t host_began; /* at the beginning of the iteration that is timed */
     mdnn_host_time_t host_read;  /* of the iteration to be read */
-    mdnn_host_time_t host_sum;   /* of all `iterations` */
+    uint32_t counted;            /* operations of each of the iterations below */
+    uint64_t
+        taken; /* so many were timed, of which the last are kept: one at its number, modulo the room */
+    mdnn_watched_t last[MDNN_WATCHED];
 } mdnn_iteration_watch_t;
 
 /* The largest value over one iteration, if an iteration is known to be at most a few thousand operations long;
@@ -391,6 +398,9 @@ mdnn_status_t mdnn_memory_wait_untracked(mdnn_memory_t *memory);
 /* ---- memory_iterations.c ---- */
 /* Called after an operation of `stream` was recorded. */
 void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream);
+/* Of the last iterations: the median of their times on the device, and the mean of the host's; 0: none was timed. */
+double mdnn_memory_iteration_us(const mdnn_memory_t *memory);
+mdnn_host_time_t mdnn_memory_iteration_host_time(const mdnn_memory_t *memory);
 
 /* ---- memory_tail.c ---- */
 /* Counts an operation that has named SPLIT ranges, of which `bytes` were on the host. */

@@ -1,9 +1,11 @@
 /* How long an iteration takes on the device: from one operation to the same one an iteration later, in its
  * stream; where iterations are short, some iterations later, since events cost the host more than a launch
  * does. While a program is followed one stretch after the other is timed, one at a time; two events
- * each. What was cut short by a deviation does not count, and
- * iterations of one length only are counted together. */
+ * each. What was cut short by a deviation does not count, and only iterations of one length are counted together. The last
+ * few of them say how long one takes: the first ones passed before there was a plan. */
 #include "offload/memory/memory_internal.h"
+
+#include <stdlib.h>
 
 enum {
     LOOK_AGAIN = 64, /* operations, while nothing is followed */
@@ -28,12 +30,12 @@ static void read_ended(mdnn_memory_t *memory)
     watch->read_token = 0;
     if (status != MDNN_STATUS_OK || !watch->read_counts)
         return;
+    const double each = 1.0 / iterations_together(watch->counted);
     if (watch->read_plan != 0)
-        mdnn_follower_iteration_took(memory->follower, watch->read_plan,
-                                     us / iterations_together(watch->counted));
-    watch->sum_us += us;
-    mdnn_host_time_add(&watch->host_sum, 1, &watch->host_read, &(mdnn_host_time_t){{0}});
-    watch->iterations += iterations_together(watch->counted);
+        mdnn_follower_iteration_took(memory->follower, watch->read_plan, us * each);
+    mdnn_watched_t *const watched = &watch->last[watch->taken++ % MDNN_WATCHED];
+    *watched = (mdnn_watched_t){.time_us = us * each};
+    mdnn_host_time_add(&watched->host, each, &watch->host_read, &(mdnn_host_time_t){{0}});
 }
 
 /* The same period as when it began. */
@@ -67,9 +69,7 @@ static void begin_iteration(mdnn_memory_t *memory, uint64_t stream,
         return;
     if (watch->counted != report->period_operations) { /* the program goes on with something else */
         watch->counted = report->period_operations;
-        watch->sum_us = 0;
-        watch->host_sum = (mdnn_host_time_t){{0}};
-        watch->iterations = 0;
+        watch->taken = 0;
     }
     watch->token = memory->device.time_begin(memory->context, stream, false);
     watch->stream = stream;
@@ -95,4 +95,35 @@ void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream)
     const mdnn_follower_report_t report = mdnn_follower_report(memory->follower);
     end_iteration(memory, &report);
     begin_iteration(memory, stream, &report);
+}
+
+static int by_time(const void *first, const void *second)
+{
+    const double a = *(const double *)first, b = *(const double *)second;
+    return (a > b) - (a < b);
+}
+
+static size_t watched(const mdnn_memory_t *memory)
+{
+    return memory->watch.taken < MDNN_WATCHED ? memory->watch.taken : MDNN_WATCHED;
+}
+
+double mdnn_memory_iteration_us(const mdnn_memory_t *memory)
+{
+    const size_t count = watched(memory);
+    double times_us[MDNN_WATCHED];
+    for (size_t i = 0; i < count; i++)
+        times_us[i] = memory->watch.last[i].time_us;
+    qsort(times_us, count, sizeof times_us[0], by_time);
+    return count > 0 ? times_us[count / 2] : 0;
+}
+
+mdnn_host_time_t mdnn_memory_iteration_host_time(const mdnn_memory_t *memory)
+{
+    const size_t count = watched(memory);
+    mdnn_host_time_t mean = {{0}};
+    for (size_t i = 0; i < count; i++)
+        mdnn_host_time_add(&mean, 1.0 / (double)count, &memory->watch.last[i].host,
+                           &(mdnn_host_time_t){{0}});
+    return mean;
 }

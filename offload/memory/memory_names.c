@@ -495,13 +495,11 @@ static void follow_advice(mdnn_memory_t *memory, const mdnn_advice_t *advice)
 /* A period begins: how long it takes, and should. */
 static void announce_iteration(mdnn_memory_t *memory)
 {
-    const mdnn_iteration_watch_t *const watch = &memory->watch;
     const mdnn_follower_report_t report = mdnn_follower_report(memory->follower);
-    const mdnn_memory_event_t event = {
-        .kind = MDNN_MEMORY_ITERATION,
-        .key = ++memory->rounds,
-        .time_us = watch->iterations > 0 ? watch->sum_us / (double)watch->iterations : 0,
-        .planned_us = report.predicted_us};
+    const mdnn_memory_event_t event = {.kind = MDNN_MEMORY_ITERATION,
+                                       .key = ++memory->rounds,
+                                       .time_us = mdnn_memory_iteration_us(memory),
+                                       .planned_us = report.predicted_us};
     mdnn_memory_announce(memory, &event);
 }
 

@@ -94,18 +94,13 @@ static void run(mdnn_memory_t *memory, device_t *device, unsigned operations)
     }
 }
 
-static double mean_us(const mdnn_memory_t *memory)
-{
-    return memory->watch.sum_us / (double)memory->watch.iterations;
-}
-
 CASE(rounds_that_are_followed_are_timed_one_after_the_other)
 {
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 1001);
-    assert_int_equal(memory.watch.iterations, 9); /* the tenth has just ended */
-    assert_true(mean_us(&memory) == 1000);
+    assert_int_equal(memory.watch.taken, 9); /* the tenth has just ended */
+    assert_true(mdnn_memory_iteration_us(&memory) == 1000);
     assert_int_equal(device.tokens, 11);
 }
 
@@ -118,9 +113,28 @@ CASE(time_of_the_host_is_that_of_counted_rounds)
         memory.report.host_time.us[MDNN_HOST_TIME_copies] += 2;
         run(&memory, &device, 1);
     }
-    assert_int_equal(memory.watch.iterations, 9);
-    assert_true(memory.watch.host_sum.us[MDNN_HOST_TIME_copies] == 9 * 100 * 2);
-    assert_true(memory.watch.host_sum.us[MDNN_HOST_TIME_library] == 0);
+    assert_int_equal(memory.watch.taken, 9);
+    assert_float_equal(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_copies], 100 * 2,
+                        1e-6);
+    assert_true(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_library] == 0);
+}
+
+/* Before there is a plan rounds take longer, and a single one may take long at any time. */
+CASE(the_last_rounds_say_how_long_one_takes)
+{
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    assert_true(mdnn_memory_iteration_us(&memory) == 0);
+    for (unsigned i = 0; i < 5 + MDNN_WATCHED + 2; i++) {
+        const bool slow = i < 5 || i == 8;
+        device.now_us += slow ? 1e6 : 0;
+        memory.report.host_time.us[MDNN_HOST_TIME_mapping] += i < 5 ? 1e5 : 160;
+        run(&memory, &device, 100);
+    }
+    run(&memory, &device, 1);
+    assert_true(mdnn_memory_iteration_us(&memory) == 1000);
+    assert_float_equal(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_mapping], 160,
+                        1e-6);
 }
 
 CASE(short_rounds_are_timed_together)
@@ -129,8 +143,8 @@ CASE(short_rounds_are_timed_together)
     mdnn_memory_t memory = fresh(&device);
     follower.period_operations = 3;
     run(&memory, &device, 66 * 20 + 1);
-    assert_true(mean_us(&memory) == 30);
-    assert_int_equal(memory.watch.iterations, 22 * 19);
+    assert_true(mdnn_memory_iteration_us(&memory) == 30);
+    assert_int_equal(memory.watch.taken, 19);
     assert_int_equal(device.tokens, 21);
 }
 
@@ -146,7 +160,7 @@ CASE(nothing_is_timed_while_nothing_is_followed)
     assert_int_equal(device.tokens, 0);
     follower.period_operations = 100;
     run(&memory, &device, 1000);
-    assert_true(memory.watch.iterations >= 8 && mean_us(&memory) == 1000);
+    assert_true(memory.watch.taken >= 8 && mdnn_memory_iteration_us(&memory) == 1000);
 }
 
 CASE(a_round_with_a_deviation_does_not_count)
@@ -154,11 +168,11 @@ CASE(a_round_with_a_deviation_does_not_count)
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 201);
-    const uint64_t rounds = memory.watch.iterations;
+    const uint64_t rounds = memory.watch.taken;
     run(&memory, &device, 50);
     follower.followed = 0;
     run(&memory, &device, 500);
-    assert_int_equal(memory.watch.iterations, rounds + 1); /* the one before */
+    assert_int_equal(memory.watch.taken, rounds + 1); /* the one before */
     for (uint64_t token = 1; token + 1 < device.tokens; token++)
         assert_int_equal(device.states[token], READ);
 }
@@ -170,9 +184,9 @@ CASE(rounds_of_another_length_begin_anew)
     run(&memory, &device, 1001);
     follower.period_operations = 300; /* another plan */
     run(&memory, &device, 100);
-    assert_int_equal(memory.watch.iterations, 0);
+    assert_int_equal(memory.watch.taken, 0);
     run(&memory, &device, 1200);
-    assert_true(memory.watch.iterations > 0 && mean_us(&memory) == 3000);
+    assert_true(memory.watch.taken > 0 && mdnn_memory_iteration_us(&memory) == 3000);
 }
 
 CASE(a_device_that_is_behind_loses_a_round_and_no_stopwatch)
@@ -182,7 +196,7 @@ CASE(a_device_that_is_behind_loses_a_round_and_no_stopwatch)
     run(&memory, &device, 101);
     device.busy = 30;
     run(&memory, &device, 1000);
-    assert_true(memory.watch.iterations >= 7 && mean_us(&memory) == 1000);
+    assert_true(memory.watch.taken >= 7 && mdnn_memory_iteration_us(&memory) == 1000);
     for (uint64_t token = 1; token + 1 < device.tokens; token++)
         assert_int_equal(device.states[token], READ);
 }
