@@ -1,8 +1,10 @@
 // How long the driver takes to give access to a mapping while copies are under way: one direction at a time or both, by
 // the copy engines or by a kernel in one of the directions. A plain CUDA program: it knows nothing of microdnn.
 //
-//     mapping_waits        prints a line per case: what copies in, what copies out, GB/s of the one that is varied,
-//                          microseconds of cuMemMap with cuMemSetAccess, and of cuMemUnmap (medians of 96)
+//     mapping_waits        prints a line per case: what copies in, what copies out, GB/s in and out, and for chunks
+//                          whose mappings change one by one, by 4 and by 16 with one call of cuMemSetAccess or
+//                          cuMemUnmap: microseconds of a chunk's cuMemMap and cuMemSetAccess, and of its cuMemUnmap
+//                          (medians of at least 6)
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -25,6 +27,7 @@ enum way { NONE, ENGINE, KERNEL };
 static const char *const names[] = {"-", "engine", "kernel"};
 static const size_t piece = 8 << 20, pieces = 4;
 static const int chunks = 32, rounds = 3, blocks = 4;
+static const size_t groups[] = {1, 4, 16};
 
 static CUcontext context;
 static CUdevice device;
@@ -90,31 +93,40 @@ static double median(std::vector<double> values)
     return values[values.size() / 2];
 }
 
-static void change(CUdeviceptr at, const std::vector<CUmemGenericAllocationHandle> &handles, std::vector<double> &map,
-                   std::vector<double> &unmap)
+// Chunks by groups of `group`: microseconds of one chunk.
+static void change(CUdeviceptr at, const std::vector<CUmemGenericAllocationHandle> &handles, size_t group,
+                   std::vector<double> &map, std::vector<double> &unmap)
 {
     CUmemAccessDesc access = {};
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     access.location.id = device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    for (size_t i = 0; i < handles.size(); i++) {
+    for (size_t i = 0; i < handles.size(); i += group) {
         const double begin = now_us();
-        CHECK(cuMemMap(at + i * piece, piece, 0, handles[i], 0));
-        CHECK(cuMemSetAccess(at + i * piece, piece, &access, 1));
-        map.push_back(now_us() - begin);
+        for (size_t each = i; each < i + group; each++)
+            CHECK(cuMemMap(at + each * piece, piece, 0, handles[each], 0));
+        CHECK(cuMemSetAccess(at + i * piece, group * piece, &access, 1));
+        map.push_back((now_us() - begin) / (double)group);
     }
-    for (size_t i = 0; i < handles.size(); i++) {
+    for (size_t i = 0; i < handles.size(); i += group) {
         const double begin = now_us();
-        CHECK(cuMemUnmap(at + i * piece, piece));
-        unmap.push_back(now_us() - begin);
+        CHECK(cuMemUnmap(at + i * piece, group * piece));
+        unmap.push_back((now_us() - begin) / (double)group);
     }
+}
+
+static void measure(CUdeviceptr at, const std::vector<CUmemGenericAllocationHandle> &handles, size_t group)
+{
+    std::vector<double> map, unmap;
+    for (int round = 0; round < rounds; round++)
+        change(at, handles, group, map, unmap);
+    std::printf(" %.1f %.1f", median(map), median(unmap));
 }
 
 static void run(way in, way out, CUstream const streams[2], CUdeviceptr at,
                 const std::vector<CUmemGenericAllocationHandle> &handles)
 {
     std::vector<std::thread> threads;
-    std::vector<double> map, unmap;
     const way ways[] = {in, out};
     stop = false;
     for (int each = 0; each < 2; each++)
@@ -125,12 +137,13 @@ static void run(way in, way out, CUstream const streams[2], CUdeviceptr at,
     const double begin = now_us();
     pause_ms(50);
     const double us = now_us() - begin, rates[] = {(double)moved[0] / us / 1e3, (double)moved[1] / us / 1e3};
-    for (int round = 0; round < rounds; round++)
-        change(at, handles, map, unmap);
+    std::printf("%s %s %.1f %.1f", names[in], names[out], rates[0], rates[1]);
+    for (const size_t group : groups)
+        measure(at, handles, group);
+    std::printf("\n");
     stop = true;
     for (auto &each : threads)
         each.join();
-    std::printf("%s %s %.1f %.1f %.1f %.1f\n", names[in], names[out], rates[0], rates[1], median(map), median(unmap));
 }
 
 int main()
