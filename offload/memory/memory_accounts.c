@@ -23,6 +23,15 @@ bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation)
            !MDNN_FAULT(SPLIT_WHILE_OTHERS_HOLD_IT);
 }
 
+uint64_t mdnn_memory_chunks_ahead(const mdnn_memory_t *memory)
+{
+    uint64_t chunks = 0;
+    for (int i = 0; i < MDNN_AHEAD; i++)
+        if (memory->ahead[i].range)
+            chunks += mdnn_range_chunks(memory->ahead[i].range).owned;
+    return chunks;
+}
+
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
 {
     return memory->report.created - memory->report.destroyed;

@@ -2,6 +2,7 @@
 #include "offload/memory/memory_acquire.h"
 #include "config/fault.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_ahead.h"
 #include "offload/memory/memory_room.h"
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_victims.h"
@@ -85,17 +86,25 @@ static bool is_to_be_bare(mdnn_memory_t *memory, const request_t *request, mdnn_
            mdnn_memory_chunks_elsewhere(memory, true) >= request->chunks;
 }
 
+static mdnn_status_t acquire(mdnn_memory_t *memory, const request_t *request,
+                             mdnn_acquired_t *allocation)
+{
+    return request->behind
+               ? mdnn_ranges_acquire_behind(memory->ranges, request->bytes, request->stream,
+                                            allocation)
+               : mdnn_ranges_acquire(memory->ranges, request->bytes, request->stream, allocation);
+}
+
 /* With the turn. */
 static mdnn_status_t try_acquire(mdnn_memory_t *memory, const request_t *request,
                                  mdnn_acquired_t *allocation)
 {
     mdnn_acquired_t bare;
     mdnn_memory_progress(memory);
-    const mdnn_status_t status =
-        request->behind
-            ? mdnn_ranges_acquire_behind(memory->ranges, request->bytes, request->stream,
-                                         allocation)
-            : mdnn_ranges_acquire(memory->ranges, request->bytes, request->stream, allocation);
+    mdnn_memory_finish_prepared(memory, request->chunks);
+    mdnn_status_t status = acquire(memory, request, allocation);
+    if (status != MDNN_STATUS_OK && mdnn_memory_end_ahead(memory))
+        status = acquire(memory, request, allocation);
     if (!is_to_be_bare(memory, request, status) ||
         reserve(memory, request->bytes, request->chunks, false, &bare) != MDNN_STATUS_OK)
         return status;

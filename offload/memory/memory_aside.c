@@ -4,6 +4,7 @@
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
+#include "offload/memory/memory_ahead.h"
 #include "offload/memory/memory_room.h"
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_waits.h"
@@ -59,6 +60,7 @@ static mdnn_status_t shrink_in_turn(mdnn_memory_t *memory, mdnn_patience_t *pati
                              mdnn_memory_stuck_bytes(memory) / memory->chunk_bytes);
     while (status == MDNN_STATUS_OK && (over = chunks_over(memory)) > 0) {
         mdnn_memory_progress(memory);
+        mdnn_memory_end_ahead(memory);
         status = mdnn_ranges_shrink(memory->ranges, over, &waits, &wait_count);
         if (status == MDNN_STATUS_BUSY)
             status = wait_count > 0

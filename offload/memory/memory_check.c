@@ -241,6 +241,24 @@ static bool sums_hold(const mdnn_memory_t *memory, const sums_t *sums, const cha
     return true;
 }
 
+static bool ahead_holds(const mdnn_memory_t *memory, const char **broken)
+{
+    for (int i = 0; i < MDNN_AHEAD; i++) {
+        const mdnn_ahead_t *const ahead = &memory->ahead[i];
+        if (!ahead->range)
+            continue;
+        const mdnn_range_chunks_t chunks = mdnn_range_chunks(ahead->range);
+        if (ahead->map)
+            MDNN_RULE(chunks.mapped == ahead->done && chunks.owned == chunks.count);
+        else
+            MDNN_RULE(chunks.mapped + ahead->done == chunks.count && chunks.owned == chunks.mapped);
+        for (int other = 0; other < i; other++)
+            MDNN_RULE(memory->ahead[other].range != ahead->range);
+        MDNN_RULE(!mdnn_range_has_owner(ahead->range));
+    }
+    return true;
+}
+
 static bool late_returns_hold(const mdnn_memory_t *memory, const char **broken)
 {
     uint64_t returns = 0;
@@ -277,8 +295,8 @@ bool mdnn_memory_is_valid(const mdnn_memory_t *memory, const char **broken, uint
                                   sums.states[MDNN_ALLOCATION_ENDING], broken) &&
                        flights_hold(memory, &sums, false, broken) &&
                        flights_hold(memory, &sums, true, broken) &&
-                       sums_hold(memory, &sums, broken) && late_returns_hold(memory, broken) &&
-                       order_holds(memory, broken);
+                       sums_hold(memory, &sums, broken) && ahead_holds(memory, broken) &&
+                       late_returns_hold(memory, broken) && order_holds(memory, broken);
     *looks += sums.looks;
     return holds;
 }

@@ -126,6 +126,15 @@ typedef struct mdnn_flight {
     uint32_t discarded; /* the allocation's `discarded` at the time when the copy was enqueued */
 } mdnn_flight_t;
 
+/* Memory without an owner whose mappings change in the background (memory_ahead.h). */
+enum { MDNN_AHEAD = 8 };
+typedef struct mdnn_ahead {
+    mdnn_range_t *range; /* NULL: none */
+    bool map;            /* it is prepared; else it is reclaimed */
+    uint64_t token;      /* of the device's change */
+    uint64_t done;       /* chunks of it that are noted */
+} mdnn_ahead_t;
+
 typedef struct mdnn_flights { /* copies in one direction, in order */
     mdnn_flight_t ring[MDNN_FLIGHTS];
     size_t first, count;
@@ -213,7 +222,8 @@ struct mdnn_memory {
     mdnn_allocation_t *allocations;                     /* all; newest first */
     mdnn_allocation_list_t leaving, returning, endings; /* in the order of the requests */
     mdnn_flights_t flights[2];                          /* [true]: out */
-    uint64_t remaps;                     /* allocations whose mappings change in the background */
+    uint64_t remaps; /* allocations whose mappings change in the background */
+    mdnn_ahead_t ahead[MDNN_AHEAD];
     bool demanding;                      /* planned returns get no chunks meanwhile */
     bool stalled;                        /* the demand that has the turn waited for a use in vain */
     bool closed;                         /* every wait ends immediately */
@@ -290,6 +300,8 @@ void mdnn_memory_count_mapped(mdnn_memory_t *memory, const mdnn_allocation_t *al
 bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 /* How many chunks exist; how many may exist beside the memory that is set aside. */
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
+/* Chunks that are neither spare nor released, but about to be (memory_ahead.h). */
+uint64_t mdnn_memory_chunks_ahead(const mdnn_memory_t *memory);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
 /* As mdnn_memory_available, by what is known of the device. */
 uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory);

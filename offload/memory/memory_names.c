@@ -1,5 +1,6 @@
 /* Around an operation: what it names is held, marked, recorded; the plan follower's advice is followed. */
 #include "config/fault.h"
+#include "offload/memory/memory_ahead.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_moves.h"
@@ -615,6 +616,7 @@ void mdnn_memory_end(mdnn_memory_t *memory, mdnn_memory_operation_t *operation, 
     else if (runs)
         record_operation(memory, operation, use_count, &split);
     mdnn_memory_progress(memory);
+    mdnn_memory_prepare(memory);
     mdnn_memory_slow_down(memory, end);
     mdnn_memory_check(memory);
 }

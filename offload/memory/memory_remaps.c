@@ -1,4 +1,5 @@
 #include "offload/memory/memory_remaps.h"
+#include "offload/memory/memory_ahead.h"
 #include "config/extremes.h"
 #include "config/fault.h"
 
@@ -104,6 +105,7 @@ static bool finish_one_of(mdnn_memory_t *memory, const mdnn_allocation_list_t *l
 
 bool mdnn_memory_finish_a_remap(mdnn_memory_t *memory)
 {
-    return memory->remaps > 0 &&
-           (finish_one_of(memory, &memory->leaving) || finish_one_of(memory, &memory->returning));
+    return (memory->remaps > 0 && (finish_one_of(memory, &memory->leaving) ||
+                                   finish_one_of(memory, &memory->returning))) ||
+           mdnn_memory_end_ahead(memory);
 }

@@ -31,6 +31,7 @@
 #include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_moves.h"
+#include "offload/memory/memory_ahead.h"
 #include "offload/memory/memory_tail.h"
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_victims.h"
@@ -90,6 +91,7 @@ mdnn_status_t mdnn_memory_make_room(mdnn_memory_t *memory, uint64_t wanted,
     const mdnn_status_t trouble =
         MDNN_FAULT(FAILURES_COUNT_AS_REFUSALS) ? MDNN_STATUS_OK : memory->trouble;
     memory->trouble = MDNN_STATUS_OK;
+    mdnn_memory_end_ahead(memory);
     mdnn_status_t status = mdnn_memory_send_away(memory, wanted);
     if (status ==
         MDNN_STATUS_OUT_OF_DEVICE_MEMORY) /* what could not leave, since a call failed, may when asked again */

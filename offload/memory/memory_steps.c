@@ -3,6 +3,7 @@
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
 #include "offload/memory/memory_moves.h"
+#include "offload/memory/memory_ahead.h"
 #include "offload/memory/memory_remaps.h"
 
 #include <stdlib.h>
@@ -215,8 +216,9 @@ static bool may_take(const mdnn_memory_t *memory, const mdnn_allocation_t *alloc
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
     const uint64_t more = memory->chunk_limit > there ? memory->chunk_limit - there : 0;
     const bool demanding = memory->demanding && !MDNN_FAULT(RETURNS_TAKE_FROM_DEMANDS);
-    return !demanding && allocation->target - mdnn_allocation_owned(allocation) <=
-                             counts.chunks_spare + counts.chunks_free + more;
+    return !demanding &&
+           allocation->target - mdnn_allocation_owned(allocation) <=
+               counts.chunks_spare + counts.chunks_free + mdnn_memory_chunks_ahead(memory) + more;
 }
 
 /* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */
@@ -224,6 +226,8 @@ static bool take_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation, ui
 {
     const mdnn_stream_point_t *waits;
     size_t wait_count;
+    if (allocation->held + allocation->pins > 0)
+        mdnn_memory_end_ahead(memory);
     const mdnn_status_t status =
         mdnn_range_take(memory->ranges, allocation->range, upto, &waits, &wait_count);
     if (status == MDNN_STATUS_BUSY && wait_count > 0)
@@ -250,12 +254,30 @@ static void take_some(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     } while (mdnn_allocation_owned(allocation) < allocation->target);
 }
 
+/* What is not waited for takes what is spare, and the rest is unmapped for it in the background. false: that will not
+ * be enough, or cannot be done. */
+static bool take_later(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
+{
+    const uint64_t missing = allocation->target - mdnn_allocation_owned(allocation);
+    if (allocation->held + allocation->pins > 0 || mdnn_memory_serves_all(memory) ||
+        mdnn_memory_chunks_there(memory) < memory->chunk_limit)
+        return false;
+    mdnn_memory_reclaim(memory, missing);
+    const uint64_t spare = mdnn_ranges_counts(memory->ranges).chunks_spare;
+    if (spare + mdnn_memory_chunks_ahead(memory) < missing)
+        return false;
+    if (spare > 0)
+        (void)take_chunks(memory, allocation,
+                          mdnn_allocation_owned(allocation) + mdnn_min(spare, missing));
+    return true;
+}
+
 /* false: it lacks chunks. */
 static bool find_chunks(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     const uint64_t owned = mdnn_allocation_owned(allocation);
     if (owned < allocation->target && may_take(memory, allocation) &&
-        !take_chunks(memory, allocation, allocation->target))
+        !take_later(memory, allocation) && !take_chunks(memory, allocation, allocation->target))
         take_some(memory, allocation);
     const bool has_all = mdnn_allocation_owned(allocation) >= allocation->target;
     if (mdnn_allocation_owned(allocation) == owned)
@@ -419,6 +441,7 @@ static void step_all_back(mdnn_memory_t *memory)
 {
     mdnn_allocation_t *next;
     bool blocked = false;
+    uint64_t missing = 0;
     for (mdnn_allocation_t *allocation = memory->returning.first; allocation; allocation = next) {
         next = allocation->next_move;
         if (allocation->held + allocation->pins > 0)
@@ -426,10 +449,16 @@ static void step_all_back(mdnn_memory_t *memory)
     }
     for (mdnn_allocation_t *allocation = memory->returning.first; allocation; allocation = next) {
         next = allocation->next_move;
-        if (allocation->held + allocation->pins == 0 &&
-            (!blocked || mdnn_allocation_owned(allocation) >= allocation->target))
+        if (allocation->held + allocation->pins > 0)
+            continue;
+        if (!blocked || mdnn_allocation_owned(allocation) >= allocation->target)
             blocked = !step_back(memory, allocation) || blocked;
+        if (allocation->state == MDNN_ALLOCATION_RETURNING)
+            missing += allocation->target -
+                       mdnn_min(allocation->target, mdnn_allocation_owned(allocation));
     }
+    if (blocked && !memory->demanding && mdnn_memory_chunks_there(memory) >= memory->chunk_limit)
+        mdnn_memory_reclaim(memory, missing);
 }
 
 static void announce_ran(const mdnn_memory_t *memory, const mdnn_timing_t *timing, double time_us)
@@ -474,9 +503,10 @@ bool mdnn_memory_progress(mdnn_memory_t *memory)
     read_timings(memory);
     memory->slot_busy = false;
     memory->wanted.position = 0;
+    mdnn_memory_note_ahead(memory);
     if (!memory->leaving.first && !memory->returning.first && !memory->endings.first &&
         memory->flights[0].count + memory->flights[1].count == 0)
-        return false;
+        return mdnn_memory_chunks_ahead(memory) > 0;
     land(memory, true);
     land(memory, false);
     memory->looking = true;
@@ -499,5 +529,6 @@ bool mdnn_memory_progress(mdnn_memory_t *memory)
     end_look(memory);
     mdnn_memory_check(memory);
     return waiting || memory->slot_busy || memory->steps != before || memory->remaps > 0 ||
+           mdnn_memory_chunks_ahead(memory) > 0 ||
            memory->flights[0].count + memory->flights[1].count > 0;
 }

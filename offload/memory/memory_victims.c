@@ -101,13 +101,15 @@ static uint64_t chunks_in_sight(mdnn_memory_t *memory, bool victims)
     /* Some released memory is still in use if a request for it had to wait. */
     const bool kept = !memory->stalled || memory->wanted.position == 0 || victims;
     return counts.chunks_spare + (kept ? counts.chunks_free : 0) + chunks_to_make(memory) +
+           mdnn_memory_chunks_ahead(memory) +
            chunks_on_their_way(memory, memory->stalled && !victims) +
            (victims ? chunks_of_victims(memory, false) : 0);
 }
 
 uint64_t mdnn_memory_chunks_elsewhere(mdnn_memory_t *memory, bool idle)
 {
-    uint64_t chunks = mdnn_ranges_idle_chunks(memory->ranges) + chunks_to_make(memory);
+    uint64_t chunks = mdnn_ranges_idle_chunks(memory->ranges) + chunks_to_make(memory) +
+                      mdnn_memory_chunks_ahead(memory);
     chunks += chunks_on_their_way(memory, idle);
     return chunks + chunks_of_victims(memory, idle);
 }

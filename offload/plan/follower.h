@@ -122,6 +122,11 @@ typedef enum mdnn_first_use {
 } mdnn_first_use_t;
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes);
 
+/* The sizes of the ranges that are new in the next few operations of the period whose plan is followed, in the order in
+ * which they are first used, without those that are there already. Returns how many there are. */
+enum { MDNN_BIRTHS_AHEAD = 8 };
+size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN_BIRTHS_AHEAD]);
+
 /* What one iteration would be with another budget, by the replay: a simulation of the period on the host
  * (offload/plan/replay.h). */
 enum { MDNN_FORECASTS = 6 };

@@ -109,6 +109,30 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
                                                                        : MDNN_FIRST_USE_LATER;
 }
 
+size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN_BIRTHS_AHEAD])
+{
+    enum { NEAR = 12 }; /* operations */
+    const follower_plan_t *const plan = plan_of_place(follower);
+    size_t count = 0;
+    if (!plan || follower->flown == 0 || plan->plan.schedule.move_count == 0)
+        return 0;
+    const mdnn_period_t *const period = &plan->period;
+    for (uint32_t ahead = 1; ahead <= NEAR && ahead < period->operation_count; ahead++) {
+        const uint32_t position = (follower->place.position + ahead) % period->operation_count;
+        const mdnn_operation_t *const operation = &period->operations[position];
+        for (uint32_t u = 0; u < operation->use_count; u++) {
+            const mdnn_period_range_t *const range =
+                &period->ranges[period->uses[operation->first_use + u].range];
+            if (range->birth != position)
+                continue;
+            if (count == MDNN_BIRTHS_AHEAD)
+                return count;
+            bytes[count++] = range->bytes;
+        }
+    }
+    return count;
+}
+
 uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range)
 {
     const mdnn_next_use_t next = mdnn_history_next_use(follower->history, range);

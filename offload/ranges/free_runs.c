@@ -206,23 +206,33 @@ static bool can_be_stripped(mdnn_ranges_t *ranges, const mdnn_range_t *range, md
     return !lies_in(range, except) && (MDNN_FAULT(UNMAPS_WHAT_IS_IN_USE) || is_done(ranges, range));
 }
 
-/* Takes from the range that was released longest ago, of those that are done. NOT_FOUND: none. */
-static mdnn_status_t strip_one(mdnn_ranges_t *ranges, uint64_t wanted, mdnn_window_t except)
+mdnn_range_t *mdnn_free_runs_oldest_done(mdnn_ranges_t *ranges, uint64_t wanted,
+                                         mdnn_window_t except, bool slabs)
 {
     mdnn_range_t *range = ranges->oldest;
-    while (range && !can_be_stripped(ranges, range, except))
+    while (range && (!can_be_stripped(ranges, range, except) || (range->slab && !slabs)))
         range = range->newer;
-    if (!range)
-        return MDNN_STATUS_NOT_FOUND;
-    if (wanted < range->count) {
-        /* The side on which its run goes on keeps its chunks. Without memory to cut it, all go. */
-        if (free_at(ranges, range->first + range->count) &&
-            !(range->first > 0 && free_at(ranges, range->first - 1)))
-            (void)mdnn_free_runs_cut(ranges, range->first + wanted);
-        else if (mdnn_free_runs_cut(ranges, range->first + range->count - wanted) == MDNN_STATUS_OK)
-            range = range->newer;
-    }
-    return strip(ranges, range);
+    if (!range || wanted >= range->count)
+        return range;
+    /* The side on which its run goes on keeps its chunks. Without memory to cut it, all go. */
+    if (free_at(ranges, range->first + range->count) &&
+        !(range->first > 0 && free_at(ranges, range->first - 1)))
+        (void)mdnn_free_runs_cut(ranges, range->first + wanted);
+    else if (mdnn_free_runs_cut(ranges, range->first + range->count - wanted) == MDNN_STATUS_OK)
+        range = range->newer;
+    return range;
+}
+
+/* NOT_FOUND: there is none. */
+static mdnn_status_t strip_one(mdnn_ranges_t *ranges, uint64_t wanted, mdnn_window_t except)
+{
+    mdnn_range_t *const range = mdnn_free_runs_oldest_done(ranges, wanted, except, true);
+    return range ? strip(ranges, range) : MDNN_STATUS_NOT_FOUND;
+}
+
+bool mdnn_ranges_has_run(const mdnn_ranges_t *ranges, uint64_t count)
+{
+    return mdnn_free_runs_next_size(ranges, count) <= ranges->counts.chunks_free;
 }
 
 mdnn_status_t mdnn_free_runs_note_blockers(mdnn_ranges_t *ranges, uint64_t missing,

@@ -22,6 +22,10 @@ mdnn_status_t mdnn_free_runs_create_spare(mdnn_ranges_t *ranges, uint64_t count)
  * mdnn_ranges_acquire. */
 mdnn_status_t mdnn_free_runs_gather_beside(mdnn_ranges_t *ranges, uint64_t count,
                                            mdnn_window_t except);
+/* The kept range that was released longest ago, of those outside the window on which no work runs, or a part of it that
+ * has at least `wanted` chunks if it has so many. `slabs`: it may be one. NULL: there is none. */
+mdnn_range_t *mdnn_free_runs_oldest_done(mdnn_ranges_t *ranges, uint64_t wanted,
+                                         mdnn_window_t except, bool slabs);
 /* Notes what the host would have to wait for to get `missing` chunks more: the work of the oldest
  * ranges. */
 mdnn_status_t mdnn_free_runs_note_blockers(mdnn_ranges_t *ranges, uint64_t missing,

@@ -246,6 +246,11 @@ void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address)
     return place ? *place : NULL;
 }
 
+bool mdnn_range_has_owner(const mdnn_range_t *range)
+{
+    return range->owner != NULL;
+}
+
 mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address)
 {
     mdnn_range_t *const range = range_at(ranges, address);

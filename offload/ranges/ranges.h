@@ -137,6 +137,8 @@ mdnn_status_t mdnn_ranges_release(mdnn_ranges_t *ranges, uint64_t address, uint6
 void mdnn_ranges_set_owner(mdnn_ranges_t *ranges, uint64_t address, void *owner);
 void *mdnn_ranges_owner(const mdnn_ranges_t *ranges, uint64_t address);
 
+bool mdnn_range_has_owner(const mdnn_range_t *range);
+
 /* The live range that starts at `address`; NULL for a block of a slab and where none starts. */
 mdnn_range_t *mdnn_ranges_at(const mdnn_ranges_t *ranges, uint64_t address);
 
@@ -179,6 +181,16 @@ mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
 
 /* Ends a range that has no chunk mapped; its chunks can serve others immediately. Never fails. */
 void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range);
+
+/* Whether there are so many released steps in a row. */
+bool mdnn_ranges_has_run(const mdnn_ranges_t *ranges, uint64_t count);
+
+/* For a caller whose thread unmaps released memory ahead of time. withdraw takes the released range that was released
+ * longest ago, of those on which no work runs, and at most `most` chunks of it: it becomes a live range without an owner,
+ * all of which is mapped. NULL: there is none. end_withdrawn releases again what is still mapped of it. Its other chunks
+ * were given away. */
+mdnn_range_t *mdnn_ranges_withdraw(mdnn_ranges_t *ranges, uint64_t most);
+void mdnn_ranges_end_withdrawn(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
 /* The live allocation around `address`: its start and size. false: none is there. O(1). */
 bool mdnn_ranges_find(const mdnn_ranges_t *ranges, uint64_t address, uint64_t *start,

@@ -275,13 +275,14 @@ static void print_iteration(int number, double time_us, const mdnn_memory_report
     const mdnn_memory_report_t after = mdnn_memory_report(memory);
     const mdnn_follower_report_t plan = mdnn_memory_follower_report(memory);
     printf("%3d: %6.1f ms (plan %.1f, link %.1f); %lu chunks mapped, %lu at first use, %lu "
-           "returned, %lu in the background; "
+           "returned, %lu in the background (%lu mapped, %lu unmapped by the program's thread); "
            "demands %lu + %lu; %.2f GiB out\n",
            number, time_us / 1e3, plan.predicted_us / 1e3, plan.link_bound_us / 1e3,
            (unsigned long)(after.mapped - before->mapped),
            (unsigned long)(after.mapped_at_first_use - before->mapped_at_first_use),
            (unsigned long)(after.mapped_returned - before->mapped_returned),
            (unsigned long)(after.background.chunks - before->background.chunks),
+           (unsigned long)device.maps, (unsigned long)device.unmaps,
            (unsigned long)(after.demand_leaves - before->demand_leaves),
            (unsigned long)(after.demand_returns - before->demand_returns),
            (double)(after.out_bytes - before->out_bytes) / (1 << 30));
@@ -300,6 +301,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < iterations; i++) {
         const mdnn_memory_report_t before = mdnn_memory_report(memory);
         const double begin_us = end_of(&device, 0);
+        device.maps = device.unmaps = 0;
         run_iteration();
         print_iteration(i, end_of(&device, 0) - begin_us, &before);
     }

@@ -35,6 +35,7 @@ typedef struct device {
     uint64_t tokens, token_moment[TOKENS];
     uint64_t chunks, slots;
     double map_us, unmap_us; /* what they cost the host, with access */
+    uint64_t maps, unmaps;   /* so many the calling thread did */
 } device_t;
 
 static inline double end_of(const device_t *device, uint64_t queue)
@@ -61,6 +62,7 @@ static inline mdnn_status_t device_map(void *context, uint64_t address, uint64_t
     device_t *const device = context;
     (void)address, (void)chunk;
     device->now_us += device->map_us;
+    device->maps++;
     return MDNN_STATUS_OK;
 }
 
@@ -69,6 +71,7 @@ static inline mdnn_status_t device_unmap(void *context, uint64_t address, uint64
     device_t *const device = context;
     (void)address, (void)chunk;
     device->now_us += device->unmap_us;
+    device->unmaps++;
     return MDNN_STATUS_OK;
 }
 

@@ -91,7 +91,8 @@ typedef struct model {
     unsigned maps_left;
     bool covers_end; /* likewise */
     unsigned covers_left;
-    bool remaps_late; /* mappings change in the background */
+    bool remaps_late;  /* mappings change in the background */
+    bool remaps_begin; /* there is always a place for another such change */
     model_remap_t remaps[MODEL_REMAPS];
     uint64_t remapped; /* chunks, in the background */
     bool copies_end;   /* each fails */
@@ -219,7 +220,7 @@ static mdnn_status_t model_remap_begin(void *context, const mdnn_remap_t *remap,
         return MDNN_STATUS_UNSUPPORTED;
     while (place < MODEL_REMAPS && model->remaps[place].open)
         place++;
-    if (place == MODEL_REMAPS || pick(model, 8) == 0)
+    if (place == MODEL_REMAPS || (!model->remaps_begin && pick(model, 8) == 0))
         return MDNN_STATUS_BUSY;
     model_remap_t *const each = &model->remaps[place];
     *each = (model_remap_t){.open = true, .remap = *remap};

@@ -12,13 +12,14 @@ struct mdnn_follower {
 };
 
 static struct {
-    uint64_t random;
+    uint64_t random, births;          /* their states */
     unsigned leave, back, join, time; /* 1 in so many; 0: never */
     bool parts;                       /* advice for parts of ranges, too */
     bool follows;                     /* a plan, now and then */
     mdnn_first_use_t first_use;       /* without `follows`, */
     uint64_t plan;                    /* and the plan that is followed then; 0: none */
     bool knows_none;                  /* of the ranges */
+    uint64_t birth_bytes;             /* of the one range that is new soon; 0: any are */
     uint64_t aside_bytes;
     uint64_t keep;                 /* of each that leaves; bytes */
     void *owners[FOLLOWER_RANGES]; /* NULL: dead */
@@ -33,7 +34,7 @@ static struct {
 static inline void advise_at_random(model_t *model, uint64_t seed)
 {
     memset(&advisor, 0, sizeof advisor);
-    advisor.random = seed + 1;
+    advisor.random = advisor.births = seed + 1;
     advisor.leave = (unsigned)pick(model, 3) * (unsigned)pick(model, 5);
     advisor.back = (unsigned)pick(model, 5);
     advisor.join = pick(model, 4) == 0 ? 10 : 0;
@@ -150,6 +151,19 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
     (void)follower, (void)bytes;
     return advisor.follows ? (mdnn_first_use_t)(random_next(&advisor.random) % 3)
                            : advisor.first_use;
+}
+
+size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN_BIRTHS_AHEAD])
+{
+    const uint64_t any = random_next(&advisor.births);
+    const size_t count = advisor.birth_bytes ? 1
+                         : advisor.follows   ? any % (MDNN_BIRTHS_AHEAD + 1)
+                                             : 0;
+    (void)follower;
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = advisor.birth_bytes ? advisor.birth_bytes
+                                       : ((any >> (8 + 4 * i)) % 5 + 1) * MODEL_CHUNK;
+    return count;
 }
 
 void mdnn_follower_set_aside(mdnn_follower_t *follower, uint64_t bytes)

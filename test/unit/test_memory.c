@@ -686,10 +686,8 @@ static void program_finish(program_t *program)
         *allocation = (allocation_t){0};
     }
     run_all(model);
-    for (int i = 0; i < 10; i++) {
-        mdnn_memory_progress(program->memory);
+    for (int i = 0; i < 1000 && mdnn_memory_progress(program->memory); i++)
         run_all(model);
-    }
     const mdnn_memory_report_t report = mdnn_memory_report(program->memory);
     assert_int_equal(report.host_bytes, 0);
     assert_int_equal(model->slots_used, 0);
@@ -1618,6 +1616,92 @@ MEMORY_CASE(time_of_waits_is_counted_by_their_cause, small_memory(4))
     assert_true(report().host_time.us[MDNN_HOST_TIME_library] ==
                 before.us[MDNN_HOST_TIME_library] + 30);
     assert_true(report().host_time.us[MDNN_HOST_TIME_threads] == 4);
+}
+
+/* ---- mappings of released memory that change ahead of requests ---- */
+
+static void let_mappings_change_in_the_background(void)
+{
+    model.remaps_late = model.remaps_begin = true;
+}
+
+/* So many chunks' mappings the thread that enqueues work has changed itself. */
+static uint64_t changed_here(void)
+{
+    return report().mapped + report().unmapped - model.remapped;
+}
+
+/* Of 8 chunks: what is away would take 3, and the rest is idle, but mapped elsewhere. */
+static uint64_t leave_and_fill(void)
+{
+    const uint64_t first = allocate_written(3, 5);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    const uint64_t other = allocate(8);
+    ok(operate(other, 0, MDNN_USE_WRITE));
+    release(other);
+    settle();
+    return first;
+}
+
+MEMORY_CASE(idle_memory_is_unmapped_ahead_of_what_returns, small_memory(8))
+{
+    const uint64_t first = leave_and_fill(), here = changed_here(), unmapped = report().unmapped;
+    let_mappings_change_in_the_background();
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
+    settle();
+    assert_int_equal(report().unmapped, unmapped + 3);
+    assert_int_equal(changed_here(), here);
+    touch(first, 5, 7);
+}
+
+/* It is a released range in part then. */
+MEMORY_CASE(a_request_gets_what_is_being_unmapped_ahead, small_memory(8))
+{
+    const uint64_t first = leave_and_fill();
+    let_mappings_change_in_the_background();
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
+    const uint64_t second = allocate_written(8, 6);
+    settle();
+    name_and_touch(first, 5, 7);
+    name_and_touch(second, 6, 8);
+    assert_int_equal(report().refused, 0);
+}
+
+MEMORY_CASE(memory_for_what_is_new_soon_is_mapped_ahead, small_memory(8))
+{
+    const uint64_t first = allocate_written(5, 5);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    let_mappings_change_in_the_background();
+    advisor.birth_bytes = 4 * MODEL_CHUNK;
+    const uint64_t here = changed_here(), mapped = report().mapped;
+    ok(operate(0, 0, MDNN_USE_READ));
+    settle();
+    assert_int_equal(report().mapped, mapped + 4);
+    const uint64_t second = allocate_written(4, 6);
+    assert_int_equal(report().mapped, mapped + 4);
+    assert_int_equal(changed_here(), here);
+    name_and_touch(first, 5, 7);
+    name_and_touch(second, 6, 8);
+}
+
+/* The thread that waits does the rest. */
+MEMORY_CASE(a_request_gets_what_is_being_mapped_ahead, small_memory(8))
+{
+    const uint64_t first = allocate_written(5, 5);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    let_mappings_change_in_the_background();
+    advisor.birth_bytes = 5 * MODEL_CHUNK;
+    const uint64_t mapped = report().mapped;
+    ok(operate(0, 0, MDNN_USE_READ));
+    advisor.birth_bytes = 0;
+    const uint64_t second = allocate_written(5, 6);
+    assert_int_equal(report().mapped, mapped + 5);
+    settle();
+    name_and_touch(first, 5, 7);
+    name_and_touch(second, 6, 8);
 }
 
 /* Nothing is copied for it, so it waits for no copy of others. */

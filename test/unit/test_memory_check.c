@@ -121,6 +121,11 @@ BREAKS(mapped_while_leaving, mdnn_allocation_t *const leaving = find(memory, LEA
        leaving->remap = 1; leaving->remap_upto = 3)
 BREAKS(unmapped_while_returning, find(memory, RETURNING)->remap = 1)
 BREAKS(remaps_miscounted, memory->remaps++)
+BREAKS(owned_and_unmapped_ahead, memory->ahead[1].range = range_of(memory, RESIDENT))
+BREAKS(mapped_ahead_of_the_thread, memory->ahead[1].range = range_of(memory, RESIDENT);
+       memory->ahead[1].map = true)
+BREAKS(unmapped_ahead_and_still_there, memory->ahead[1].range = range_of(memory, RESIDENT);
+       memory->ahead[1].done = 1)
 BREAKS(cut_off_and_away, find(memory, AWAY)->cut = true)
 BREAKS(uses_without_room, find(memory, RESIDENT)->use_count = 3)
 BREAKS(uses_elsewhere, find(memory, RESIDENT)->use_room = 4)
@@ -206,6 +211,9 @@ static const broken_rule_t rules[] = {
     {"allocation->remap_upto < chunks.mapped", mapped_while_leaving},
     {"chunks.mapped < allocation->remap_upto", unmapped_while_returning},
     {"memory->remaps ==", remaps_miscounted},
+    {"has_owner", owned_and_unmapped_ahead},
+    {"chunks.mapped == ahead->done", mapped_ahead_of_the_thread},
+    {"chunks.mapped + ahead->done", unmapped_ahead_and_still_there},
     {"!allocation->cut", cut_off_and_away},
     {"use_count <= allocation->use_room", uses_without_room},
     {"MDNN_INLINE_USES", uses_elsewhere},

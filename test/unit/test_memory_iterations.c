@@ -115,7 +115,7 @@ CASE(time_of_the_host_is_that_of_counted_rounds)
     }
     assert_int_equal(memory.watch.taken, 9);
     assert_float_equal(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_copies], 100 * 2,
-                        1e-6);
+                       1e-6);
     assert_true(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_library] == 0);
 }
 
@@ -134,7 +134,7 @@ CASE(the_last_rounds_say_how_long_one_takes)
     run(&memory, &device, 1);
     assert_true(mdnn_memory_iteration_us(&memory) == 1000);
     assert_float_equal(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_mapping], 160,
-                        1e-6);
+                       1e-6);
 }
 
 CASE(short_rounds_are_timed_together)

@@ -752,6 +752,34 @@ RANGES_CASE(chunks_move_when_their_work_is_done, 6)
     assert_true(counts().created == 6 && counts().unmapped == 4 && counts().chunks_free == 0);
 }
 
+/* A thread unmaps it, chunk by chunk; what it leaves is released memory as before. */
+RANGES_CASE(what_is_withdrawn_serves_no_request_until_it_is_back, 8)
+{
+    const uint64_t first = get(3, 0, 0), second = get(4, 0, 0);
+    get(1, 0, 0);
+    give(first, 1, 7); /* work runs there */
+    give(second, 0, 2);
+    model.done[0] = 2;
+    mdnn_range_t *const withdrawn = mdnn_ranges_withdraw(ranges, 3);
+    mdnn_range_t *const rest = mdnn_ranges_withdraw(ranges, 3);
+    assert_true(withdrawn && mdnn_range_chunks(withdrawn).mapped == 3);
+    assert_true(rest && mdnn_range_chunks(rest).mapped == 1);
+    assert_null(mdnn_ranges_withdraw(ranges, 3));
+    mdnn_acquired_t got;
+    assert_int_equal(mdnn_ranges_acquire(ranges, 2 * CHUNK, 0, &got), MDNN_STATUS_BUSY);
+    const mdnn_remap_t remap = mdnn_range_remap(ranges, withdrawn, 0, 64);
+    assert_true(!remap.map && remap.count == 3);
+    assert_int_equal(unmap_chunk(NULL, remap.address + 2 * CHUNK, remap.chunks[2]), MDNN_STATUS_OK);
+    mdnn_range_remapped(ranges, withdrawn, false, 1);
+    mdnn_range_give(ranges, withdrawn, 2);
+    assert_int_equal(counts().chunks_spare, 1);
+    mdnn_ranges_end_withdrawn(ranges, withdrawn);
+    mdnn_ranges_end_withdrawn(ranges, rest);
+    assert_int_equal(counts().chunks_free, 6);
+    assert_int_equal(get(2, 0, 0), remap.address);
+    assert_true(counts().mapped == 8 && counts().unmapped == 1);
+}
+
 /* A kernel that is given the end of one buffer must not name another by it. */
 CASE(the_end_of_a_large_allocation_is_nobodys)
 {
