@@ -74,24 +74,60 @@ static bool moves_in_iterations(const mdnn_memory_statistics_t *numbers)
            (!(numbers->predicted_ms > 0) && numbers->out_bytes > 0);
 }
 
+/* The library's thread and the program's take turns at the driver: about half of what the one takes, the other loses. */
+static double lost_to_background_ms(const mdnn_memory_statistics_t *numbers)
+{
+    return numbers->round_background_ms / 2;
+}
+
+static double waits_ms(const mdnn_memory_statistics_t *numbers)
+{
+    return numbers->round_copies_ms + numbers->round_work_ms + numbers->round_pinning_ms;
+}
+
+/* What the program's own thread needs to enqueue an iteration, without the library. */
+static double host_alone_ms(const mdnn_memory_statistics_t *numbers)
+{
+    double inside_ms = 0;
+#define HOST_TIME(name, words) inside_ms += numbers->round_##name##_ms;
+#include "config/host_time.def"
+    return numbers->round_ms - inside_ms - lost_to_background_ms(numbers);
+}
+
 /* Operations that are timed one by one may seem to take longer than when they follow one another. */
 double mdnn_memory_without_moves_ms(const mdnn_memory_statistics_t *numbers)
 {
-    const bool alone = !moves_in_iterations(numbers) || numbers->compute_ms > numbers->round_ms;
-    return alone && numbers->round_ms > 0 ? numbers->round_ms : numbers->compute_ms;
+    if ((!moves_in_iterations(numbers) || numbers->compute_ms > numbers->round_ms) &&
+        numbers->round_ms > 0)
+        return numbers->round_ms;
+    const double host_ms = numbers->compute_ms > 0 ? host_alone_ms(numbers) : 0;
+    return host_ms > numbers->compute_ms ? host_ms : numbers->compute_ms;
 }
 
-/* What an iteration takes beyond its prediction is the cost of moving for the host, and other budgets have it as well. With
- * few moves it grows with them. With many it does not, since more of it passes while the program waits for the link
- * (scripts/gpu/check-verdict). No budget makes an iteration faster than a larger one does. */
+static double moved_share(const mdnn_memory_statistics_t *numbers, uint64_t moved_bytes)
+{
+    const double moved = (double)(numbers->period_out_bytes + numbers->period_in_bytes);
+    return moved > 0 ? (double)moved_bytes / moved : 1;
+}
+
+/* What the program's thread needs to enqueue an iteration in which so much moves, if it waits for nothing: changes of
+ * mappings take time in proportion, all else does not depend on it. */
+static double host_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_bytes)
+{
+    const double moves_ms = numbers->round_mapping_ms + lost_to_background_ms(numbers);
+    return numbers->round_ms - waits_ms(numbers) - moves_ms +
+           moves_ms * moved_share(numbers, moved_bytes);
+}
+
+/* An iteration takes longer than its plan says, for many small reasons, which other budgets have as well: half as much
+ * beyond the plan, and in proportion where less than a third of the bytes moves (scripts/gpu/check-verdict). */
 static double beyond_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_bytes)
 {
-    const double few = 1.0 / 3; /* of what moves now */
-    const double moved = (double)(numbers->period_out_bytes + numbers->period_in_bytes);
-    const double share = moved > 0 ? (double)moved_bytes / (few * moved) : 1;
-    return (numbers->round_ms - numbers->predicted_ms) * (share < 1 ? share : 1);
+    const double share = 3 * moved_share(numbers, moved_bytes);
+    return (numbers->round_ms - numbers->predicted_ms) / 2 * (share < 1 ? share : 1);
 }
 
+/* Its plan, or its host if that is slower. No budget makes an iteration faster than a larger one does. */
 double mdnn_memory_forecast_ms(const mdnn_memory_statistics_t *numbers, int index)
 {
     const mdnn_memory_forecast_t *const forecast = &numbers->forecast[index];
@@ -100,6 +136,9 @@ double mdnn_memory_forecast_ms(const mdnn_memory_statistics_t *numbers, int inde
     if (!(numbers->round_ms > 0) || !(numbers->predicted_ms > 0))
         return forecast->predicted_ms;
     double ms = forecast->predicted_ms + beyond_ms(numbers, forecast->moved_bytes);
+    const double enqueued_ms = host_ms(numbers, forecast->moved_bytes);
+    if (ms < enqueued_ms)
+        ms = enqueued_ms;
     if (forecast->budget_bytes > numbers->budget_bytes ? ms > numbers->round_ms
                                                        : ms < numbers->round_ms)
         ms = numbers->round_ms;

@@ -272,6 +272,7 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     report.unmapped = counts.unmapped;
     report.iteration_us = mdnn_memory_iteration_us(memory);
     report.round_host_time = mdnn_memory_iteration_host_time(memory);
+    report.iteration_background_us = mdnn_memory_iteration_background_us(memory);
     return report;
 }
 

@@ -162,9 +162,9 @@ typedef struct mdnn_patience {
 
 /* A stretch of a stream as long as an iteration, on the device's clock. */
 /* An iteration that was timed: what it took on the device, and where the host's time went meanwhile. */
-enum { MDNN_WATCHED = 16 };
+enum { MDNN_WATCHED = 9 };
 typedef struct mdnn_watched {
-    double time_us;
+    double time_us, background_us;
     mdnn_host_time_t host;
 } mdnn_watched_t;
 
@@ -178,7 +178,9 @@ typedef struct mdnn_iteration_watch {
     uint64_t read_plan; /* the same for the iteration that is to be read */
     mdnn_host_time_t host_began; /* at the beginning of the iteration that is timed */
     mdnn_host_time_t host_read;  /* of the iteration to be read */
-    uint32_t counted;            /* operations of each of the iterations below */
+    double background_began_us,
+        background_read_us; /* likewise, of the thread that changes mappings */
+    uint32_t counted;       /* operations of each of the iterations below */
     uint64_t
         taken; /* so many were timed, of which the last are kept: one at its number, modulo the room */
     mdnn_watched_t last[MDNN_WATCHED];
@@ -413,6 +415,7 @@ void mdnn_memory_watch_iteration(mdnn_memory_t *memory, uint64_t stream);
 /* Of the last iterations: the median of their times on the device, and the mean of the host's; 0: none was timed. */
 double mdnn_memory_iteration_us(const mdnn_memory_t *memory);
 mdnn_host_time_t mdnn_memory_iteration_host_time(const mdnn_memory_t *memory);
+double mdnn_memory_iteration_background_us(const mdnn_memory_t *memory);
 
 /* ---- memory_tail.c ---- */
 /* Counts an operation that has named SPLIT ranges, of which `bytes` were on the host. */

@@ -18,6 +18,11 @@ static uint32_t iterations_together(uint32_t operations)
     return operations >= STRETCH ? 1 : (STRETCH - 1) / operations + 1;
 }
 
+static double background_us(const mdnn_memory_t *memory)
+{
+    return memory->device.background ? memory->device.background(memory->context).time_us : 0;
+}
+
 static void read_ended(mdnn_memory_t *memory)
 {
     mdnn_iteration_watch_t *const watch = &memory->watch;
@@ -34,7 +39,8 @@ static void read_ended(mdnn_memory_t *memory)
     if (watch->read_plan != 0)
         mdnn_follower_iteration_took(memory->follower, watch->read_plan, us * each);
     mdnn_watched_t *const watched = &watch->last[watch->taken++ % MDNN_WATCHED];
-    *watched = (mdnn_watched_t){.time_us = us * each};
+    *watched =
+        (mdnn_watched_t){.time_us = us * each, .background_us = watch->background_read_us * each};
     mdnn_host_time_add(&watched->host, each, &watch->host_read, &(mdnn_host_time_t){{0}});
 }
 
@@ -55,6 +61,7 @@ static void end_iteration(mdnn_memory_t *memory, const mdnn_follower_report_t *r
     watch->read_counts = is_whole(watch, report);
     watch->host_read = (mdnn_host_time_t){{0}};
     mdnn_host_time_add(&watch->host_read, 1, &memory->report.host_time, &watch->host_began);
+    watch->background_read_us = background_us(memory) - watch->background_began_us;
     watch->read_plan =
         watch->plan == mdnn_follower_followed_plan(memory->follower) ? watch->plan : 0;
     watch->token = 0;
@@ -74,6 +81,7 @@ static void begin_iteration(mdnn_memory_t *memory, uint64_t stream,
     watch->token = memory->device.time_begin(memory->context, stream, false);
     watch->stream = stream;
     watch->host_began = memory->report.host_time;
+    watch->background_began_us = background_us(memory);
     watch->plan = mdnn_follower_followed_plan(memory->follower);
     watch->operations = report->period_operations;
     watch->next = memory->report.operations + (uint64_t)report->period_operations *
@@ -126,4 +134,13 @@ mdnn_host_time_t mdnn_memory_iteration_host_time(const mdnn_memory_t *memory)
         mdnn_host_time_add(&mean, 1.0 / (double)count, &memory->watch.last[i].host,
                            &(mdnn_host_time_t){{0}});
     return mean;
+}
+
+double mdnn_memory_iteration_background_us(const mdnn_memory_t *memory)
+{
+    const size_t count = watched(memory);
+    double sum_us = 0;
+    for (size_t i = 0; i < count; i++)
+        sum_us += memory->watch.last[i].background_us;
+    return count > 0 ? sum_us / (double)count : 0;
 }

@@ -33,11 +33,38 @@ static void choose_budgets(follower_forecast_t *forecast, const follower_plan_t 
     for (uint64_t tenths = MOST_TENTHS; tenths >= LEAST_TENTHS; tenths--) {
         const uint64_t bytes = round_budget(need_bytes / 10 * tenths, need_bytes);
         const bool is_new =
-            forecast->wanted == 0 || forecast->budgets[forecast->wanted - 1].budget_bytes != bytes;
+            forecast->count == 0 || forecast->budgets[forecast->count - 1].budget_bytes != bytes;
         if (is_new && bytes >= plan->plan.floor_bytes + aside_bytes &&
             !is_near(bytes, own_bytes, need_bytes))
-            forecast->budgets[forecast->wanted++] = (mdnn_forecast_t){.budget_bytes = bytes};
+            forecast->budgets[forecast->count++] = (mdnn_forecast_t){.budget_bytes = bytes};
     }
+}
+
+/* The smallest one comes first: what lies between it and the present budget can be estimated then. After it come those
+ * that are nearest to the present one. false: all were tried. */
+static bool choose_next(follower_forecast_t *forecast, uint64_t own_bytes)
+{
+    uint64_t least = UINT64_MAX;
+    if (forecast->count > 0 && !forecast->tried[forecast->count - 1]) {
+        forecast->current = forecast->count - 1;
+        return true;
+    }
+    for (uint32_t i = 0; i < forecast->count; i++) {
+        const uint64_t bytes = forecast->budgets[i].budget_bytes;
+        const uint64_t distance = bytes > own_bytes ? bytes - own_bytes : own_bytes - bytes;
+        if (!forecast->tried[i] && distance < least) {
+            least = distance;
+            forecast->current = i;
+        }
+    }
+    return least < UINT64_MAX;
+}
+
+/* Where there is no plan there is none for less memory either. */
+static void give_up(follower_forecast_t *forecast)
+{
+    for (uint32_t i = forecast->current; i < forecast->count; i++)
+        forecast->tried[i] = true;
 }
 
 static void begin(mdnn_follower_t *follower, const follower_entry_t *entry)
@@ -70,13 +97,13 @@ void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *
         return;
     if (forecast->period != entry->number)
         begin(follower, entry);
-    if (forecast->made == forecast->wanted)
+    if (!choose_next(forecast, follower->config.budget_bytes))
         return;
     mdnn_follower_config_t config = follower->config;
-    config.budget_bytes = forecast->budgets[forecast->made].budget_bytes - follower->aside_bytes;
+    config.budget_bytes = forecast->budgets[forecast->current].budget_bytes - follower->aside_bytes;
     config.planned = NULL; /* nobody follows it */
     if (follower_job_start(&config, &entry->plan->period, NULL, &forecast->job) != MDNN_STATUS_OK)
-        forecast->wanted = forecast->made; /* the others are not worth more trouble */
+        forecast->count = 0; /* they are not worth more trouble */
 }
 
 void follower_forecast_take(mdnn_follower_t *follower)
@@ -87,14 +114,14 @@ void follower_forecast_take(mdnn_follower_t *follower)
         return;
     const mdnn_status_t status = follower_job_finish(forecast->job, &made);
     forecast->job = NULL;
-    mdnn_forecast_t *const budget = &forecast->budgets[forecast->made];
+    mdnn_forecast_t *const budget = &forecast->budgets[forecast->current];
     if (status == MDNN_STATUS_OK && made->plan.verdict == MDNN_VERDICT_FITS) {
         const mdnn_replay_result_t *const predicted = &made->plan.predicted;
         budget->predicted_us = predicted->time_us;
         budget->moved_bytes = predicted->out_bytes + predicted->in_bytes;
-        forecast->made++;
-    } else { /* no plan for less than that either */
-        forecast->wanted = forecast->made;
+        forecast->tried[forecast->current] = true;
+    } else {
+        give_up(forecast);
     }
     follower_plan_destroy(made);
 }
@@ -118,6 +145,7 @@ void follower_forecast_report(const mdnn_follower_t *follower, const follower_en
     if (forecast->period != entry->number)
         return;
     report->need_bytes = forecast->need_bytes;
-    for (uint32_t i = 0; i < forecast->made; i++)
-        report->forecast[report->forecast_count++] = forecast->budgets[i];
+    for (uint32_t i = 0; i < forecast->count; i++)
+        if (forecast->budgets[i].predicted_us > 0)
+            report->forecast[report->forecast_count++] = forecast->budgets[i];
 }

@@ -119,11 +119,13 @@ typedef struct follower_timed {
 
 /* What other budgets would cost. */
 typedef struct follower_forecast {
-    follower_job_t *job; /* for budgets[made]; NULL: none is under way */
+    follower_job_t *job; /* for budgets[current]; NULL: none is under way */
     uint64_t period;     /* its number; 0: none yet */
     uint64_t need_bytes; /* budget in which nothing moves; 0: unknown */
-    uint32_t wanted, made;
-    mdnn_forecast_t budgets[MDNN_FORECASTS];
+    uint32_t count, current;
+    mdnn_forecast_t budgets
+        [MDNN_FORECASTS]; /* the largest first; predicted_us 0: not planned, or there is no plan */
+    bool tried[MDNN_FORECASTS];
 } follower_forecast_t;
 
 struct mdnn_follower {

@@ -67,6 +67,7 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
         .background_chunks = report->background.chunks,
         .background_ms = report->background.time_us / 1e3,
         .round_ms = report->iteration_us / 1e3,
+        .round_background_ms = report->iteration_background_us / 1e3,
         .unnamed_accesses = report->unnamed_accesses};
     if (report->unnamed_accesses > 0)
         snprintf(numbers->first_unnamed, sizeof numbers->first_unnamed, "%s (key %016" PRIx64 ")",
