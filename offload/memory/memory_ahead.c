@@ -1,7 +1,10 @@
 #include "offload/memory/memory_ahead.h"
 #include "config/fault.h"
 
-enum { MOST_PREPARED = 16 }; /* chunks under way; one more range may begin below that */
+enum {
+    MOST_PREPARED = 16, /* chunks under way; one more range may begin below that */
+    MOST_BESIDE = 2,    /* ranges that move, and whose mappings change meanwhile: they come first */
+};
 
 /* Work of which nobody knows what it uses is being enqueued, or was not seen to have ended. */
 static bool is_untracked(const mdnn_memory_t *memory)
@@ -15,8 +18,8 @@ static bool is_untracked(const mdnn_memory_t *memory)
 /* Nobody may touch memory that is released; only such work might. */
 static bool may_be_ahead(mdnn_memory_t *memory)
 {
-    return memory->device.remap_begin && !memory->quiet && !memory->closed &&
-           memory->config.safety == MDNN_SAFETY_FAST && !is_untracked(memory);
+    return memory->device.remap_begin && memory->remaps <= MOST_BESIDE && !memory->quiet &&
+           !memory->closed && memory->config.safety == MDNN_SAFETY_FAST && !is_untracked(memory);
 }
 
 static mdnn_ahead_t *find_place(mdnn_memory_t *memory)
