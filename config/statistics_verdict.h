@@ -14,18 +14,18 @@ enum { MDNN_VERDICT_LINES = 4, MDNN_VERDICT_BYTES = 400 };
 typedef struct mdnn_verdict_lines {
     char lines[MDNN_VERDICT_LINES][MDNN_VERDICT_BYTES];
     size_t count;
-    uint32_t devices;  /* with a budget, that were added */
-    uint32_t problems; /* convolutions that were added, */
-    uint32_t
-        faster; /* those that run faster than undivided, or fit only because they are divided, */
-    uint32_t unfit;                 /* and those that no configuration fits */
+    uint32_t devices;               /* added that have a budget */
+    uint32_t problems;              /* convolutions added */
+    uint32_t faster;                /* of these, faster than undivided, or fitting only divided */
+    uint32_t unfit;                 /* of these, fitting in no way */
     double chosen_ms, undivided_ms; /* of those that fit both ways, each run once */
 } mdnn_verdict_lines_t;
 
 /* Milliseconds of an iteration in which nothing moves; 0: not known. */
 double mdnn_memory_without_moves_ms(const mdnn_memory_statistics_t *numbers);
-/* Milliseconds of an iteration with the budget of that forecast: what the replay predicts, corrected by how far its
- * prediction for the present budget is from what was measured. 0: not known. */
+/* Milliseconds of an iteration with the budget of that forecast: what its plan predicts and half of what an iteration
+ * now takes beyond the present plan, or the host's time if that is longer; never less than with a larger budget. 0: not
+ * known. */
 double mdnn_memory_forecast_ms(const mdnn_memory_statistics_t *numbers, int index);
 
 /* Called in this order: for each device, for each convolution, and once at the end. */

@@ -1,4 +1,5 @@
-/* Mappings of released memory that a thread changes ahead of requests, so that the thread that enqueues work does not:
+/* Mappings of released memory that a thread of the library changes ahead of requests, so that the thread that enqueues
+ * work need not:
  *   - where ranges return as planned and lack chunks, idle released memory is unmapped for them (reclaimed);
  *   - where chunks are spare and the plan says that a new range comes soon, memory for it is mapped (prepared).
  * Meanwhile the memory is a live range without an owner (mdnn_ranges_withdraw, mdnn_ranges_reserve), so no request gets
@@ -9,15 +10,15 @@
 
 #include "offload/memory/memory_internal.h"
 
-/* Begins to unmap idle released memory, until so many chunks are spare or about to be. */
+/* Begins to unmap released memory on which no work runs, until `chunks` chunks are or will be spare. */
 void mdnn_memory_reclaim(mdnn_memory_t *memory, uint64_t chunks);
-/* Begins to map spare chunks for the next ranges that the plan says will be new, if released memory would not do. */
+/* Begins to map spare chunks for the first new range that the plan expects and released memory cannot serve. */
 void mdnn_memory_prepare(mdnn_memory_t *memory);
 /* Takes note of what has been unmapped and mapped. */
 void mdnn_memory_note_ahead(mdnn_memory_t *memory);
-/* Before a request for so many chunks in a row: finishes what is being prepared for it. */
+/* Before a request for `chunks` chunks in a row: finishes what is being prepared for it. */
 void mdnn_memory_finish_prepared(mdnn_memory_t *memory, uint64_t chunks);
-/* Ends all that is under way, after the chunks that have begun. false: nothing was. */
+/* Ends all that is under way, once the chunks that are being changed are done. false: nothing was. */
 bool mdnn_memory_end_ahead(mdnn_memory_t *memory);
 
 #endif

@@ -90,15 +90,14 @@ uint32_t mdnn_follower_distance(const mdnn_follower_t *follower, uint32_t range)
 /* Reports that `bytes` were missing and had to be found on demand. If that happens although the plan has been followed
  * for a whole iteration, and again in the next one, there is less memory than the budget says (slabs that are not full,
  * pinned ranges, ranges that the period does not know). The period is then planned again with a smaller budget, if that
- * is expected to help: smaller by the most that was missing at one time, in that one of the two iterations where this
- * was less. */
+ * is expected to help: smaller by the lesser of the two iterations' largest shortages. */
 void mdnn_follower_short(mdnn_follower_t *follower, uint64_t bytes);
 
 /* Reports the bytes of the budget that ranges cannot use now (slabs, memory that is set aside):
  * later plans do not use them. */
 void mdnn_follower_set_aside(mdnn_follower_t *follower, uint64_t bytes);
 
-/* Reports how long an iteration of the program took on the device under the plan of that number. A plan with less
+/* Reports how long an iteration of the program took on the device under plan number `plan`. A plan with less
  * memory is kept only if iterations do not take longer with it. */
 void mdnn_follower_iteration_took(mdnn_follower_t *follower, uint64_t plan, double time_us);
 
@@ -123,7 +122,7 @@ typedef enum mdnn_first_use {
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes);
 
 /* The sizes of the ranges that are new in the next few operations of the period whose plan is followed, in the order in
- * which they are first used, without those that are there already. Returns how many there are. */
+ * which they are first used. Returns how many there are. */
 enum { MDNN_BIRTHS_AHEAD = 8 };
 size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN_BIRTHS_AHEAD]);
 

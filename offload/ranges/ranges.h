@@ -182,13 +182,13 @@ mdnn_status_t mdnn_range_take(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64
 /* Ends a range that has no chunk mapped; its chunks can serve others immediately. Never fails. */
 void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range);
 
-/* Whether there are so many released steps in a row. */
+/* Whether there are `count` released steps in a row. */
 bool mdnn_ranges_has_run(const mdnn_ranges_t *ranges, uint64_t count);
 
-/* For a caller whose thread unmaps released memory ahead of time. withdraw takes the released range that was released
- * longest ago, of those on which no work runs, and at most `most` chunks of it: it becomes a live range without an owner,
- * all of which is mapped. NULL: there is none. end_withdrawn releases again what is still mapped of it. Its other chunks
- * were given away. */
+/* For a caller whose thread unmaps released memory ahead of time. withdraw takes up to `most` chunks of the range that
+ * was released longest ago, of those on which no work runs; they become a live range without an owner, all mapped.
+ * NULL: there is none. end_withdrawn releases what is mapped of such a range, or of a reserved one, and gives its other
+ * chunks away. */
 mdnn_range_t *mdnn_ranges_withdraw(mdnn_ranges_t *ranges, uint64_t most);
 void mdnn_ranges_end_withdrawn(mdnn_ranges_t *ranges, mdnn_range_t *range);
 

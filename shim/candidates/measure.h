@@ -1,6 +1,6 @@
 /* Costs of micro-batches by measurement: a cost source for the optimizer.
  *
- * Every algorithm, in the caller's math type and in plain FMA (which is never weaker), and every
+ * Every algorithm, in the caller's math type and in plain FMA (never less precise), and every
  * engine that the heuristics of the graph API offer for a part's size, is timed on scratch memory
  * with random data. It runs there as it will in the program: on slices that are cut in the same way,
  * with beta 1 for the later parts of backward filter, and back to back. If the output has gaps, the

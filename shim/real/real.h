@@ -6,10 +6,11 @@
  * libraries are RTLD_LOCAL. We never load a library. Tables are built without a lock and published once; they are never
  * freed, since the program may call at any time.
  *
- * A *forwarder* is an object that exports functions of CUDA by their names and looks up the real ones when they are first
- * called, as TensorFlow's libtensorflow_framework.so.2 does. Calls of it reach our hook, and the next definition is the
- * forwarder's. When the forwarder looks up the real function, it gets our hook; so from then on the real function must
- * be what it would have got, or the two would call each other for ever. Another table takes the place of the old one. */
+ * A *forwarder* is an object that exports functions of CUDA by their names and looks up the real ones when they are
+ * first called, as TensorFlow's libtensorflow_framework.so.2 does. Calls to it reach our hook, whose next definition is
+ * the forwarder's. When the forwarder looks up the real function, it gets our hook; so from then on the real function
+ * is what the lookup would have found, or the two would call each other for ever. A new table of functions replaces the
+ * old one. */
 #ifndef MDNN_REAL_H
 #define MDNN_REAL_H
 
@@ -98,7 +99,7 @@ typedef struct mdnn_driver {
 #undef DRIVER_FUNCTION
 #undef OPTIONAL_FUNCTION
 #undef MEMORY_FUNCTION
-    /* The functions of shim/real/capture_unsafe.def as they were found; the members above relax the
+    /* The functions of shim/real/capture_unsafe.def as they were found; the members above are wrappers that relax the
      * thread's capture mode. */
     struct {
 #define UNSAFE(name, parameters, arguments) __typeof__(&name) name;
@@ -116,8 +117,8 @@ const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
 const mdnn_cudart_t *mdnn_real_cudart(void);
 const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missing */
 
-/* The function `name` of the first library in `sonames` that has it, or else the next definition in the global scope;
- * NULL: no loaded library has it. The list ends with NULL, and has five names at most. */
+/* The next definition of `name` in the global scope, or else that of the first library in `sonames` that has it;
+ * NULL: no loaded library has it. The list ends with NULL, and has four names at most. */
 void *mdnn_real_find(const char *const *sonames, const char *name);
 
 /* Remembers the real function of `hook` in `library`, as the host's own dlsym found it for `caller`, an address in the
