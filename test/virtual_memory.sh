@@ -46,6 +46,15 @@ rounds() {
     done
 }
 
+# Beside them another thread takes little at a time and asks how much there is, or the process forks and resets the device.
+rounds_are_disturbed() { # HOW
+    for seed in $(few 1 '1 2 3 4'); do
+        MICRODNN_SIM_THREADS=1 MICRODNN_SIM_SEED=$seed under $((28 * mebibyte)) "$client" "$1" "$seed" $((45 * mebibyte)) ||
+            { echo "seed $seed"; cat "$log"; return 1; }
+        said_nothing || { echo "seed $seed"; return 1; }
+    done
+}
+
 # Until the library's thread has changed so many mappings, however long that takes.
 await_background() { # process
     while kill -0 "$1" 2>/dev/null; do
@@ -214,13 +223,15 @@ leaves_alone() {
 train "$TMPDIR/a.json" || exit 1
 MICRODNN_SIM_DEVICES=2
 export MICRODNN_SIM_DEVICES
-plan $(few 38 44)
+plan $(few 40 46)
 for name in one_stream many_streams default_stream threads graphs own_context; do
     check "$name: random work beyond the budget is right, and within it" program "$name"
 done
 check "what another process holds, and the driver needs, is left alone" beside_others
 check "rounds that are planned for are right, and within the budget" rounds
 check "mappings that change in the background are right" maps_in_background
+check "they are right beside small allocations and questions of another thread" rounds_are_disturbed rounds_beside
+check "a fork and a reset find them as they are" rounds_are_disturbed rounds_end
 check "what is allocated early is right, and sends less away" early
 check "contexts of the program's own come and go beside the primary one" own_contexts
 check "a clone keeps what its graph held" graph cloned

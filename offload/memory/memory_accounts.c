@@ -32,6 +32,14 @@ uint64_t mdnn_memory_chunks_ahead(const mdnn_memory_t *memory)
     return chunks;
 }
 
+/* Beginning it again would look like progress to who waits for that. */
+void mdnn_memory_note_failed_remap(mdnn_memory_t *memory, mdnn_status_t status)
+{
+    memory->trouble = status;
+    if (!MDNN_FAULT(FAILED_REMAPS_BEGIN_AGAIN))
+        memory->remap_failed = memory->began + 1;
+}
+
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory)
 {
     return memory->report.created - memory->report.destroyed;

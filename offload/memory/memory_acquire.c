@@ -101,7 +101,8 @@ static mdnn_status_t try_acquire(mdnn_memory_t *memory, const request_t *request
 {
     mdnn_acquired_t bare;
     mdnn_memory_progress(memory);
-    mdnn_memory_finish_prepared(memory, request->chunks);
+    if (request->bytes > memory->config.ranges.small_bytes || MDNN_FAULT(BLOCKS_WAIT_FOR_RANGES))
+        mdnn_memory_finish_prepared(memory, request->chunks); /* a block would not need it */
     mdnn_status_t status = acquire(memory, request, allocation);
     if (status != MDNN_STATUS_OK && mdnn_memory_end_ahead(memory))
         status = acquire(memory, request, allocation);

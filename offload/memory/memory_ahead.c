@@ -19,7 +19,8 @@ static bool is_untracked(const mdnn_memory_t *memory)
 static bool may_be_ahead(mdnn_memory_t *memory)
 {
     return memory->device.remap_begin && memory->remaps <= MOST_BESIDE && !memory->quiet &&
-           !memory->closed && memory->config.safety == MDNN_SAFETY_FAST && !is_untracked(memory);
+           !memory->closed && memory->config.safety == MDNN_SAFETY_FAST && !is_untracked(memory) &&
+           memory->remap_failed != memory->began + 1;
 }
 
 static mdnn_ahead_t *find_place(mdnn_memory_t *memory)
@@ -98,8 +99,9 @@ static void end(mdnn_memory_t *memory, mdnn_ahead_t *ahead, bool all)
         mdnn_ranges_end_withdrawn(memory->ranges, ahead->range);
     ahead->range = NULL;
     memory->steps++;
-    if (status != MDNN_STATUS_OK)
-        memory->trouble = status;
+    if (status != MDNN_STATUS_OK) /* no demand's trouble: it would try what it needs itself */
+        mdnn_memory_note_failed_remap(
+            memory, MDNN_FAULT(FAILED_AHEAD_IS_A_DEMANDS) ? status : memory->trouble);
 }
 
 void mdnn_memory_note_ahead(mdnn_memory_t *memory)
@@ -126,6 +128,22 @@ bool mdnn_memory_end_ahead(mdnn_memory_t *memory)
     return any;
 }
 
+bool mdnn_memory_finish_ahead(mdnn_memory_t *memory)
+{
+    for (int i = 0; i < MDNN_AHEAD; i++) {
+        mdnn_ahead_t *const ahead = &memory->ahead[i];
+        if (!ahead->range)
+            continue;
+        const mdnn_ranges_counts_t before = mdnn_ranges_counts(memory->ranges);
+        end(memory, ahead, !MDNN_FAULT(WAITS_CALL_OFF_WHAT_IS_AHEAD));
+        const mdnn_ranges_counts_t after = mdnn_ranges_counts(memory->ranges);
+        if (after.mapped + after.unmapped != before.mapped + before.unmapped ||
+            MDNN_FAULT(WAITS_CALL_OFF_WHAT_IS_AHEAD))
+            return true;
+    }
+    return false;
+}
+
 /* ---- for what will be new ---- */
 
 /* Of the ranges that are new soon, the first for which there is no released memory in a row; 0: there is none, or there
@@ -136,7 +154,8 @@ static uint64_t next_wanted(mdnn_memory_t *memory, uint64_t spare)
     const size_t count = mdnn_follower_births(memory->follower, sizes);
     for (size_t i = 0; i < count; i++) {
         const uint64_t chunks = sizes[i] / memory->chunk_bytes;
-        if (mdnn_ranges_has_run(memory->ranges, chunks))
+        const bool is_block = chunks == 0 && !MDNN_FAULT(BLOCKS_ARE_PREPARED_FOR);
+        if (is_block || mdnn_ranges_has_run(memory->ranges, chunks))
             continue;
         return chunks <= spare && chunks <= MDNN_REMAP_CHUNKS ? chunks : 0;
     }

@@ -226,6 +226,8 @@ struct mdnn_memory {
     mdnn_flights_t flights[2];                          /* [true]: out */
     uint64_t remaps; /* allocations whose mappings change in the background */
     mdnn_ahead_t ahead[MDNN_AHEAD];
+    uint64_t
+        remap_failed; /* `began` + 1 when a change in the background failed: none begins until that has grown */
     bool demanding;                      /* planned returns get no chunks meanwhile */
     bool stalled;                        /* the demand that has the turn waited for a use in vain */
     bool closed;                         /* every wait ends immediately */
@@ -304,6 +306,8 @@ bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 /* Chunks that are neither spare nor released, but about to be (memory_ahead.h). */
 uint64_t mdnn_memory_chunks_ahead(const mdnn_memory_t *memory);
+/* A change of mappings in the background failed: until the next operation begins there are none. */
+void mdnn_memory_note_failed_remap(mdnn_memory_t *memory, mdnn_status_t status);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
 /* As mdnn_memory_available, by what is known of the device. */
 uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory);

@@ -16,7 +16,8 @@ static bool is_waited_for(const mdnn_memory_t *memory, const mdnn_allocation_t *
 static bool may_be_later(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
     return memory->device.remap_begin && !is_waited_for(memory, allocation) && !memory->quiet &&
-           !memory->closed && memory->config.safety == MDNN_SAFETY_FAST;
+           !memory->closed && memory->config.safety == MDNN_SAFETY_FAST &&
+           memory->remap_failed != memory->began + 1;
 }
 
 bool mdnn_allocation_remap(mdnn_memory_t *memory, mdnn_allocation_t *allocation, uint64_t upto)
@@ -69,7 +70,7 @@ mdnn_status_t mdnn_allocation_end_remap(mdnn_memory_t *memory, mdnn_allocation_t
     memory->remaps--;
     memory->steps++;
     if (status != MDNN_STATUS_OK)
-        memory->trouble = status;
+        mdnn_memory_note_failed_remap(memory, status);
     return status;
 }
 
@@ -107,5 +108,5 @@ bool mdnn_memory_finish_a_remap(mdnn_memory_t *memory)
 {
     return (memory->remaps > 0 && (finish_one_of(memory, &memory->leaving) ||
                                    finish_one_of(memory, &memory->returning))) ||
-           mdnn_memory_end_ahead(memory);
+           mdnn_memory_finish_ahead(memory);
 }

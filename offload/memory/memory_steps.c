@@ -436,11 +436,18 @@ static bool step_back(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     return has_all;
 }
 
+/* Spare or released, or about to be. */
+static uint64_t chunks_not_in_use(const mdnn_memory_t *memory)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
+    return counts.chunks_spare + counts.chunks_free + mdnn_memory_chunks_ahead(memory);
+}
+
 /* What is waited for comes first; of what was planned, nothing overtakes one that lacks chunks. */
 static void step_all_back(mdnn_memory_t *memory)
 {
     mdnn_allocation_t *next;
-    bool blocked = false;
+    bool blocked = false, fits = true;
     uint64_t missing = 0;
     for (mdnn_allocation_t *allocation = memory->returning.first; allocation; allocation = next) {
         next = allocation->next_move;
@@ -453,9 +460,12 @@ static void step_all_back(mdnn_memory_t *memory)
             continue;
         if (!blocked || mdnn_allocation_owned(allocation) >= allocation->target)
             blocked = !step_back(memory, allocation) || blocked;
-        if (allocation->state == MDNN_ALLOCATION_RETURNING)
-            missing += allocation->target -
-                       mdnn_min(allocation->target, mdnn_allocation_owned(allocation));
+        if (allocation->state != MDNN_ALLOCATION_RETURNING || !fits)
+            continue;
+        const uint64_t lacks =
+            allocation->target - mdnn_min(allocation->target, mdnn_allocation_owned(allocation));
+        fits = missing + lacks <= chunks_not_in_use(memory) || MDNN_FAULT(TAKEN_APART_IN_VAIN);
+        missing += fits ? lacks : 0;
     }
     if (blocked && !memory->demanding && mdnn_memory_chunks_there(memory) >= memory->chunk_limit)
         mdnn_memory_reclaim(memory, missing);

@@ -109,11 +109,33 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
                                                                        : MDNN_FIRST_USE_LATER;
 }
 
+/* Ranges of one size that begin before long. */
+typedef struct births {
+    uint64_t bytes;
+    uint32_t there; /* so many of them have begun already */
+} births_t;
+
+/* Whether one more of that size begins that is not there yet. `sizes`: as many as there are. */
+static bool is_missing(const mdnn_follower_t *follower, births_t *sizes, size_t *count,
+                       uint64_t bytes)
+{
+    size_t i = 0;
+    while (i < *count && sizes[i].bytes != bytes)
+        i++;
+    if (i == *count)
+        sizes[(*count)++] = (births_t){bytes, follower_unused_of(follower, bytes)};
+    if (sizes[i].there == 0 || MDNN_FAULT(BIRTHS_THAT_HAVE_BEEN))
+        return true;
+    sizes[i].there--;
+    return false;
+}
+
 size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN_BIRTHS_AHEAD])
 {
-    enum { NEAR = 12 }; /* operations */
+    enum { NEAR = 12, MOST_SIZES = 16, MOST_USES = 512 }; /* operations, and what they name */
     const follower_plan_t *const plan = plan_of_place(follower);
-    size_t count = 0;
+    births_t sizes[MOST_SIZES];
+    size_t count = 0, size_count = 0, looks = 0;
     if (!plan || follower->flown == 0 || plan->plan.schedule.move_count == 0)
         return 0;
     const mdnn_period_t *const period = &plan->period;
@@ -123,11 +145,10 @@ size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN
         for (uint32_t u = 0; u < operation->use_count; u++) {
             const mdnn_period_range_t *const range =
                 &period->ranges[period->uses[operation->first_use + u].range];
-            if (range->birth != position)
-                continue;
-            if (count == MDNN_BIRTHS_AHEAD)
+            if (++looks > MOST_USES || size_count == MOST_SIZES || count == MDNN_BIRTHS_AHEAD)
                 return count;
-            bytes[count++] = range->bytes;
+            if (range->birth == position && is_missing(follower, sizes, &size_count, range->bytes))
+                bytes[count++] = range->bytes;
         }
     }
     return count;

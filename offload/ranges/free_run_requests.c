@@ -209,7 +209,7 @@ static mdnn_status_t fill_gap(mdnn_ranges_t *ranges, uint64_t first, uint64_t en
         ranges->at[step] = range;
     }
     ranges->used += range->count;
-    if (ranges->end < first + range->count)
+    if (range->count > 0 && ranges->end < first + range->count)
         ranges->end = first + range->count;
     if (range->count > 0)
         mdnn_free_runs_add(ranges, range);

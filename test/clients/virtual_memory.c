@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test/clients/mix.h"
@@ -520,6 +521,63 @@ static void threads(uint64_t seed)
     }
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(all[i], NULL) == 0);
+}
+
+/* What is small, and questions, beside rounds that are planned for: it names nothing, so it changes no plan. */
+static void *beside_rounds(void *context)
+{
+    _Atomic bool *const over = context;
+    run_t run;
+    begin(&run, 7, (size_t)1 << 20, 1);
+    while (!atomic_load(over)) {
+        size_t free_bytes, total_bytes;
+        void *all = NULL;
+        uint32_t *small;
+        usleep(1000);
+        CUDA(cudaMallocAsync((void **)&small, 4 + 4 * (size_t)pick(&run, 5000), run.streams[0]));
+        if (pick(&run, 4) == 0)
+            CUDA(cudaDeviceSynchronize());
+        if (pick(&run, 8) == 0) {
+            CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+            if (free_bytes > 0 && cudaMallocAsync(&all, free_bytes, run.streams[0]) == cudaSuccess)
+                CUDA(cudaFreeAsync(all, run.streams[0]));
+            (void)cudaGetLastError();
+        }
+        CUDA(cudaFreeAsync(small, run.streams[0]));
+    }
+    finish(&run);
+    return NULL;
+}
+
+static void rounds_beside(uint64_t seed)
+{
+    _Atomic bool over = false;
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, beside_rounds, &over) == 0);
+    rounds(seed);
+    atomic_store(&over, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* A child process ends beside them, and the device is reset in their midst. */
+static void rounds_end(uint64_t seed)
+{
+    run_t run;
+    begin(&run, seed, live_limit, 1 + (int)(seed % 2));
+    const uint32_t count = plan_buffers(&run);
+    for (int i = 0; i < 12; i++) {
+        forward(&run, count);
+        if (i == 9) {
+            int status = 0;
+            const pid_t child = fork();
+            if (child == 0)
+                exit(0);
+            CHECK(waitpid(child, &status, 0) == child && status == 0);
+        }
+        backward(&run, count);
+    }
+    forward(&run, 1 + pick(&run, count));
+    CUDA(cudaDeviceReset());
 }
 
 static buffer_t *some_buffer(run_t *run)
@@ -1085,6 +1143,8 @@ int main(int argc, char **argv)
                     {"many_streams", many_streams, false, 0},
                     {"rounds", rounds, false, 0},
                     {"rounds_until", rounds_until, false, 0},
+                    {"rounds_beside", rounds_beside, false, 0},
+                    {"rounds_end", rounds_end, false, 0},
                     {"early", early, false, 0},
                     {"default_stream", default_stream, false, 0},
                     {"threads", threads, false, 0},

@@ -89,10 +89,12 @@ typedef struct model {
     uint64_t calls, fail_at; /* that one call fails; 0: none */
     bool maps_end;           /* after so many more each fails */
     unsigned maps_left;
+    bool unmaps_end; /* each fails */
     bool covers_end; /* likewise */
     unsigned covers_left;
-    bool remaps_late;  /* mappings change in the background */
-    bool remaps_begin; /* there is always a place for another such change */
+    bool remaps_late;   /* mappings change in the background */
+    bool remaps_begin;  /* there is always a place for another such change */
+    bool remaps_starve; /* the thread gets no time: only who waits changes anything */
     model_remap_t remaps[MODEL_REMAPS];
     uint64_t remapped; /* chunks, in the background */
     bool copies_end;   /* each fails */
@@ -182,7 +184,7 @@ static mdnn_status_t model_unmap(void *context, uint64_t address, uint64_t chunk
     const uint64_t step = model_step(address);
     assert_true(model->chunk_at[step] == chunk && chunk != 0);
     assert_false(step_in_use(model, step));
-    if (call_fails(model))
+    if (call_fails(model) || model->unmaps_end)
         return MDNN_STATUS_DEVICE;
     model->chunk_at[step] = 0;
     model->mapped_at[chunk] = 0;
@@ -207,7 +209,8 @@ static void remap_one(model_t *model, model_remap_t *each)
 static void remap_some(model_t *model)
 {
     for (int i = 0; i < MODEL_REMAPS; i++)
-        while (model->remaps[i].open && !model->remaps[i].over && pick(model, 3) == 0)
+        while (model->remaps[i].open && !model->remaps[i].over && !model->remaps_starve &&
+               pick(model, 3) == 0)
             remap_one(model, &model->remaps[i]);
 }
 
@@ -244,7 +247,7 @@ static mdnn_status_t model_remap_end(void *context, uint64_t token, bool all, ui
     model_t *const model = context;
     model_remap_t *const each = &model->remaps[token - 1];
     assert_true(each->open);
-    while (!each->over && (all || pick(model, 2) == 0))
+    while (!each->over && (all || (!model->remaps_starve && pick(model, 2) == 0)))
         remap_one(model, each);
     each->open = false;
     *done = each->done;

@@ -20,6 +20,7 @@ static struct {
     uint64_t plan;                    /* and the plan that is followed then; 0: none */
     bool knows_none;                  /* of the ranges */
     uint64_t birth_bytes;             /* of the one range that is new soon; 0: any are */
+    bool small_birth;                 /* before it, a small one is */
     uint64_t aside_bytes;
     uint64_t keep;                 /* of each that leaves; bytes */
     void *owners[FOLLOWER_RANGES]; /* NULL: dead */
@@ -160,6 +161,11 @@ size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN
                          : advisor.follows   ? any % (MDNN_BIRTHS_AHEAD + 1)
                                              : 0;
     (void)follower;
+    if (advisor.small_birth) {
+        bytes[0] = 512;
+        bytes[1] = advisor.birth_bytes;
+        return 2;
+    }
     for (size_t i = 0; i < count; i++)
         bytes[i] = advisor.birth_bytes ? advisor.birth_bytes
                                        : ((any >> (8 + 4 * i)) % 5 + 1) * MODEL_CHUNK;

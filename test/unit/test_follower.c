@@ -24,8 +24,9 @@ static struct {
     unsigned moved_rounds, sent_for_good, better_plans, given_up, demanded, planned_again,
         planned_back;
     uint64_t first_uses[2][2]; /* [it is the next operation's][the plan follower says so] */
-    uint64_t nexts[2]; /* said: [more often than the next operation has such, or without room] */
-    uint64_t early[2]; /* said of later ones: [the plan has room until then] */
+    uint64_t nexts[2];  /* said: [more often than the next operation has such, or without room] */
+    uint64_t births[2]; /* foretold: [and no more when they have begun] */
+    uint64_t early[2];  /* said of later ones: [the plan has room until then] */
 } seen;
 
 static void check_seen(bool enough)
@@ -40,6 +41,7 @@ static void check_seen(bool enough)
         seen.first_uses[1][0] + seen.first_uses[1][1], seen.first_uses[0][0],
         seen.first_uses[0][0] + seen.first_uses[0][1], seen.early[true], seen.early[false],
         seen.nexts[true], seen.nexts[false] + seen.nexts[true]);
+    assert_true(seen.births[false] <= seen.births[true] / 100);
     assert_true(enough || !is_thorough() || getenv("MDNN_TEST_SEED"));
 }
 
@@ -180,8 +182,32 @@ static void ask_for_first_use(const event_t *event)
 
 static unsigned small_beside; /* so many come and go at each beginning */
 
+/* What the plan follower says is new soon; *all: of any size. */
+static size_t births_of(uint64_t bytes, size_t *all)
+{
+    uint64_t sizes[MDNN_BIRTHS_AHEAD];
+    size_t births = 0;
+    *all = model.follower ? mdnn_follower_births(model.follower, sizes) : 0;
+    for (size_t i = 0; i < *all; i++)
+        births += sizes[i] == bytes;
+    return births;
+}
+
+/* One has begun. The plan follower forgets one of many that are not used yet. */
+static void check_births(uint64_t bytes, size_t births, size_t all)
+{
+    size_t now;
+    if (births == 0 || all == MDNN_BIRTHS_AHEAD)
+        return;
+    const size_t left = births_of(bytes, &now);
+    CHECK(left <= births);
+    seen.births[left == births - 1]++;
+}
+
 static void begin_object(const event_t *event)
 {
+    size_t all;
+    const size_t births = births_of(event->bytes, &all);
     object_t *const object = &model.objects[event->id];
     if (model.follower)
         ask_for_first_use(event);
@@ -193,6 +219,7 @@ static void begin_object(const event_t *event)
     object->handle = MDNN_NO_POSITION;
     if (model.follower)
         object->handle = mdnn_follower_begin_range(model.follower, object->bytes, false, object);
+    check_births(event->bytes, births, all);
     if (model.history)
         object->mirror = mdnn_history_begin_range(model.history, object->bytes, false);
 }

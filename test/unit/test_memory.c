@@ -2,7 +2,8 @@
  * each operation must find, when it runs at last, what the program put there.
  *
  * MEMORY_TEST_TIMES=N runs N times as many programs, MEMORY_TEST_VERBOSE=1 says the seed of each,
- * MEMORY_TEST_SEED=S begins with that one, MEMORY_TEST_ONLY=PATTERN chooses tests. */
+ * MEMORY_TEST_SEED=S begins with that one, MEMORY_TEST_FROM=S runs as many from there on, MEMORY_TEST_AHEAD=1 has
+ * mappings change ahead as often as they can, MEMORY_TEST_ONLY=PATTERN chooses tests. */
 #include "cases.h"
 #include "few.h"
 #include "memory_model.h"
@@ -633,6 +634,23 @@ static void program_step(program_t *program)
 
 static bool with_tails; /* of programs */
 
+/* Small budgets under which mappings change ahead as often as they can, and devices whose thread gets little time. */
+static void be_ahead(program_t *program, uint64_t seed)
+{
+    model_t *const model = &program->model;
+    model->remaps_late = true;
+    model->remaps_begin = seed % 3 != 0;
+    model->remaps_starve = seed % 5 == 0;
+    if (!with_tails)
+        model->budget = 5 + seed / 7 % 12;
+    program->config.budget_bytes = model->budget * MODEL_CHUNK;
+    advisor.follows = seed % 4 != 0;
+    advisor.leave = 1 + (unsigned)(seed / 11 % 6);
+    advisor.back = 1 + (unsigned)(seed / 13 % 4);
+    advisor.join = seed % 6 == 0 ? 4 : 0;
+    advisor.birth_bytes = seed % 9 == 0 ? (1 + seed / 17 % 5) * MODEL_CHUNK : 0;
+}
+
 static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
 {
     model_t *const model = &program->model;
@@ -662,6 +680,8 @@ static void program_new(program_t *program, uint64_t seed, mdnn_safety_t safety)
             pick(model, 3) == 0 ? pick(model, 60) * MODEL_CHUNK : UINT64_MAX,
     };
     advise_at_random(model, seed);
+    if (getenv("MEMORY_TEST_AHEAD"))
+        be_ahead(program, seed);
     model->budget_bytes = program->config.budget_bytes;
     assert_int_equal(mdnn_memory_create(&program->config, &model_device, model, &program->memory),
                      MDNN_STATUS_OK);
@@ -673,6 +693,7 @@ static void program_finish(program_t *program)
     model_t *const model = &program->model;
     model->fail_in = 0;
     model->failed = true; /* was, perhaps */
+    model->remaps_starve = false;
     for (int i = 0; i < OPEN; i++)
         if (program->open[i].open)
             program_end(program, &program->open[i]);
@@ -760,7 +781,10 @@ static totals_t sum_of_programs(uint64_t count, mdnn_safety_t safety, adjust_t a
     const long before = live_allocations;
     const char *const times = getenv("MEMORY_TEST_TIMES"), *const one = getenv("MEMORY_TEST_SEED");
     count = few(count / 3, count) * (times ? strtoull(times, NULL, 10) : 1);
-    for (uint64_t seed = one ? strtoull(one, NULL, 10) : 0; seed < count; seed++) {
+    const char *const from = getenv("MEMORY_TEST_FROM");
+    const uint64_t begin = from ? strtoull(from, NULL, 10) : 0;
+    count += begin;
+    for (uint64_t seed = one ? strtoull(one, NULL, 10) : begin; seed < count; seed++) {
         run_program(&program, seed, safety, adjust);
         add_totals(&totals, &program);
         untracked += program.untracked;
@@ -1702,6 +1726,144 @@ MEMORY_CASE(a_request_gets_what_is_being_mapped_ahead, small_memory(8))
     settle();
     name_and_touch(first, 5, 7);
     name_and_touch(second, 6, 8);
+}
+
+/* Of 8 chunks: 3 that are away lack one, for 6 live, and 2 are idle, but mapped elsewhere. */
+static uint64_t leave_and_lack_one(void)
+{
+    const uint64_t first = allocate_written(3, 5);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    (void)allocate(6);
+    const uint64_t other = allocate(2);
+    ok(operate(other, 0, MDNN_USE_WRITE));
+    release(other);
+    settle();
+    return first;
+}
+
+/* Whoever waits does what the thread would, instead of calling it off and asking for it again. */
+MEMORY_CASE(a_join_ends_though_the_thread_gets_no_time, small_memory(8))
+{
+    const uint64_t first = leave_and_lack_one();
+    let_mappings_change_in_the_background();
+    model.remaps_starve = true;
+    advisor.join = 1;
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
+    ok(operate(0, 0, MDNN_USE_READ));
+    advisor.join = 0;
+    model.remaps_starve = false;
+    settle();
+    name_and_touch(first, 5, 7);
+}
+
+/* What a device refuses for good is not asked for again and again. */
+MEMORY_CASE(a_join_ends_though_nothing_can_be_unmapped, small_memory(8))
+{
+    const uint64_t first = leave_and_lack_one();
+    let_mappings_change_in_the_background();
+    model.unmaps_end = true;
+    advisor.join = 1;
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
+    ok(operate(0, 0, MDNN_USE_READ));
+    advisor.join = 0;
+    model.unmaps_end = false;
+    settle();
+    name_and_touch(first, 5, 7);
+}
+
+MEMORY_CASE(a_join_ends_though_nothing_can_be_mapped, small_memory(8))
+{
+    const uint64_t first = allocate_written(3, 5);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    let_mappings_change_in_the_background();
+    model.maps_end = true;
+    advisor.join = 1;
+    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
+    run_all(&model);
+    ok(operate(0, 0, MDNN_USE_READ));
+    run_all(&model);
+    advisor.join = 0;
+    model.maps_end = false;
+    settle();
+    name_and_touch(first, 5, 7);
+}
+
+/* It was for others, and whoever needs that memory sees for himself. */
+CASE(what_failed_ahead_is_no_request_s_failure)
+{
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        small_memory(8);
+        const uint64_t first = leave_and_fill();
+        let_mappings_change_in_the_background();
+        model.random = seed;
+        model.unmaps_end = true;
+        ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
+        refuse(9 * MODEL_CHUNK);
+        model.unmaps_end = false;
+        settle();
+        name_and_touch(first, 5, 7);
+        end_memory();
+    }
+}
+
+/* What cannot have all that it lacks leaves alone what others could have as it is. */
+MEMORY_CASE(nothing_is_taken_apart_in_vain, small_memory(8))
+{
+    const uint64_t first = leave_and_lack_one();
+    let_mappings_change_in_the_background();
+    const uint64_t mapped = report().mapped;
+    for (int i = 0; i < 10; i++) {
+        ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
+        run_all(&model);
+        for (int look = 0; look < 20; look++)
+            mdnn_memory_progress(memory);
+        const uint64_t other = allocate(2);
+        ok(operate(other, 0, MDNN_USE_WRITE));
+        release(other);
+    }
+    assert_int_equal(report().mapped, mapped);
+    settle();
+    name_and_touch(first, 5, 7);
+}
+
+/* It becomes a block of a slab. */
+MEMORY_CASE(what_is_small_and_new_soon_is_not_mapped_ahead, memory_with_slabs(8, 0))
+{
+    const uint64_t first = allocate_written(5, 5);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    let_mappings_change_in_the_background();
+    advisor.small_birth = true;
+    advisor.birth_bytes = 4 * MODEL_CHUNK;
+    const uint64_t mapped = report().mapped;
+    ok(operate(0, 0, MDNN_USE_READ));
+    settle();
+    assert_int_equal(report().mapped, mapped + 4);
+    name_and_touch(first, 5, 7);
+}
+
+/* A block of a slab needs none of it. */
+MEMORY_CASE(a_small_request_leaves_alone_what_is_mapped_ahead, memory_with_slabs(8, 0))
+{
+    const uint64_t first = allocate_written(5, 5), small = allocate_bytes(100, 0);
+    ok(operate_advised(&advisor.leave, first, MDNN_USE_READ));
+    settle();
+    let_mappings_change_in_the_background();
+    model.remaps_starve = true;
+    advisor.birth_bytes = 4 * MODEL_CHUNK;
+    ok(operate(0, 0, MDNN_USE_READ));
+    const uint64_t mapped = report().mapped;
+    const uint64_t other = allocate_bytes(100, 0);
+    assert_int_equal(report().mapped, mapped);
+    model.remaps_starve = false;
+    advisor.birth_bytes = 0;
+    settle();
+    assert_int_equal(report().mapped, mapped + 4);
+    release(small);
+    release(other);
+    name_and_touch(first, 5, 7);
 }
 
 /* Nothing is copied for it, so it waits for no copy of others. */
