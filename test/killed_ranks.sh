@@ -30,6 +30,8 @@ def processes():
     for name in (name for name in os.listdir(folder) if not name.endswith(".live")):
         with open(os.path.join(folder, name), "rb") as file:
             data = file.read()
+        if len(data) < 24: # one of them has just made it
+            continue
         _, _, header, size, entries = struct.unpack_from("=QIIII", data)
         found += [struct.unpack_from("=QQ", data, place) for place in range(header, header + size * entries, size)]
     return [(process & ((1 << 22) - 1), pinned) for process, pinned in found if process]

@@ -194,6 +194,7 @@ static const mdnn_cudnn_t *build_cudnn(mdnn_library_t library, const mdnn_cudnn_
     search_t search;
     search_open(&search, &names_of[library]);
     const bool any = fill_cudnn(table, &search);
+    table->before = published;
     forget_error();
     if (any && atomic_compare_exchange_strong(&cudnn_tables[library], &published, table)) {
         if (!table->complete && !table->has_graph)
@@ -230,6 +231,7 @@ static const mdnn_cudart_t *build_cudart(const mdnn_cudart_t *published)
 #undef CUDNN_HOOK
 #undef GRAPH_HOOK
 #undef RUNTIME_HOOK
+    table->before = published;
     forget_error();
     if (any && atomic_compare_exchange_strong(&cudart_table, &published, table))
         return table;
@@ -263,7 +265,6 @@ static bool is_of_caller(const void *table, mdnn_hook_id_t hook, const void *cal
     return function && strcmp(mdnn_object_path(function), mdnn_object_path(caller)) == 0;
 }
 
-/* A table that is replaced is not freed: another thread may use it. */
 void mdnn_real_remember(mdnn_library_t library, mdnn_hook_id_t hook, void *function,
                         const void *caller)
 {

@@ -75,9 +75,12 @@ typedef struct mdnn_cudnn {
 #undef MEMORY_FUNCTION
     bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
     bool has_graph; /* all functions of the graph API that we need were found */
+    const struct mdnn_cudnn
+        *before; /* the table in whose place it is; another thread may still use that */
 } mdnn_cudnn_t;
 
 typedef struct mdnn_cudart {
+    const struct mdnn_cudart *before; /* likewise */
 #define CUDNN_HOOK(name, parameters, arguments)
 #define RUNTIME_HOOK(name, parameters, arguments) __typeof__(&name) name;
 #define GRAPH_HOOK CUDNN_HOOK
