@@ -50,7 +50,7 @@ mdnn_status_t mdnn_database_init(mdnn_database_t *database, const char *path,
 mdnn_status_t mdnn_database_init_place(mdnn_database_t *database, const char *file,
                                        const char *import_path);
 
-/* What a cost depends on beside the problem. */
+/* What a cost depends on besides the problem. */
 typedef struct mdnn_database_environment {
     const char *device_model; /* as the driver names it */
     const char *driver;       /* version of the driver */
@@ -112,7 +112,8 @@ mdnn_status_t mdnn_database_store(const mdnn_database_t *database, const mdnn_da
                                   const mdnn_configuration_t *configuration,
                                   mdnn_database_conflict_t conflict);
 
-/* For `microdnn cache`: paths are used as they are. Of damaged files, only `into` of a merge is moved aside. */
+/* For `microdnn cache`: paths are used as they are. A damaged file is moved aside only if it is `into` of a merge or
+ * the file to clear; others are left as they are. */
 
 /* One problem of the file. All texts are valid until `show` returns; they are as the file has them, with control
  * characters, too. */

@@ -20,7 +20,8 @@ void mdnn_memory_note_ahead(mdnn_memory_t *memory);
 void mdnn_memory_finish_prepared(mdnn_memory_t *memory, uint64_t chunks);
 /* Ends all that is under way, once the chunks that are being changed are done. false: nothing was. */
 bool mdnn_memory_end_ahead(mdnn_memory_t *memory);
-/* For a wait: this thread does the rest of one. false: that changed no mapping, or nothing was under way. */
+/* Called by a thread that has to wait anyway: it finishes these changes itself, one after the other, until a mapping
+ * has changed. false: none has. */
 bool mdnn_memory_finish_ahead(mdnn_memory_t *memory);
 
 #endif

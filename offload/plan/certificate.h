@@ -6,8 +6,8 @@
 
 /* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t): it
  * crosses the link after the last use before i, and again before the next use after i. Ranges may be cut at will here;
- * x(g) bytes of the range of gap g are away. In an iteration that waits Wb before i and Wa after it, these hold when i
- * begins and when it ends (what is away may change in between):
+ * x(g) bytes of the range of gap g are away. In an iteration that waits Wb before i and Wa after it, the first line
+ * holds when i begins and the second when i ends (what is away may change in between):
  *
  *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i
  *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b after i
@@ -19,11 +19,13 @@
  *
  * for the variant of i that makes this least. A cut that counts only the copies out, or only those in, gives a lower
  * bound of the sum of the waits between a and i, or between i and b; these two operations are its window. The waits of
- * windows that do not overlap add up, so the certificate also looks for the windows, whichever operations i they come
- * from, whose waits add up to most. It looks at up to 64 operations i, where most is missing.
- * It leaves two things out: ranges move as a whole, and copies out of some ranges slow down copies in of others.
+ * windows that do not overlap add up, so the certificate also looks for the set of such windows, from any operations i,
+ * whose waits have the largest sum. It divides the period into up to 64 parts, and looks in each at the operation i
+ * that exceeds the budget by the most bytes. It ignores two facts, each of which can only make an iteration longer:
+ * ranges move as a whole, and copies to the host slow down copies to the device.
  *
- * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. O(operations + 64 gaps) besides the gaps themselves. */
+ * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. Time: O(operations + 64 * number of gaps), without the time
+ * to find the gaps. */
 mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
                                uint64_t budget_bytes, double *least_us);
 

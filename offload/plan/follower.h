@@ -117,7 +117,8 @@ typedef enum mdnn_first_use {
     MDNN_FIRST_USE_UNKNOWN, /* no such plan is followed */
     /* The next operation names it; or a later one does, but the plan has room for the range until then. */
     MDNN_FIRST_USE_NEXT,
-    MDNN_FIRST_USE_LATER, /* a later operation names it, and the plan has no such room */
+    /* Any other case: a later operation names it and the plan has no room until then, or none is known to name it soon. */
+    MDNN_FIRST_USE_LATER,
 } mdnn_first_use_t;
 mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64_t bytes);
 
@@ -126,8 +127,8 @@ mdnn_first_use_t mdnn_follower_first_use(const mdnn_follower_t *follower, uint64
 enum { MDNN_BIRTHS_AHEAD = 8 };
 size_t mdnn_follower_births(const mdnn_follower_t *follower, uint64_t bytes[MDNN_BIRTHS_AHEAD]);
 
-/* What one iteration would be with another budget, by the replay: a simulation of the period on the host
- * (offload/plan/replay.h). */
+/* What one iteration would cost with another budget, as predicted by the replay, which is a simulation of the period on
+ * the host (offload/plan/replay.h). */
 enum { MDNN_FORECASTS = 6 };
 typedef struct mdnn_forecast {
     uint64_t budget_bytes; /* as config.budget_bytes */

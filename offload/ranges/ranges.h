@@ -23,8 +23,8 @@
  * chunks back. The chunks that it has belong to its first steps, and those that are mapped come before those that
  * are not. What the chunks contain is the caller's business.
  *
- * While a program repeats itself and no live range is hidden or gives chunks away, no chunk is created, mapped or
- * unmapped. */
+ * If a program repeats itself, no live range is hidden or gives chunks away, and there is some memory to spare, then
+ * after the first iterations usually no chunk is created, mapped or unmapped. */
 #ifndef MDNN_RANGES_H
 #define MDNN_RANGES_H
 
@@ -170,7 +170,8 @@ mdnn_remap_t mdnn_range_remap(const mdnn_ranges_t *ranges, const mdnn_range_t *r
                               uint64_t most);
 void mdnn_range_remapped(mdnn_ranges_t *ranges, mdnn_range_t *range, bool map, uint64_t count);
 
-/* Gives the range's chunks with indices >= `keep` (>= mapped) to other ranges. */
+/* Makes the range's chunks with indices >= `keep` spare, so that other ranges can have them. `keep` must not be less
+ * than `mapped`. */
 void mdnn_range_give(mdnn_ranges_t *ranges, mdnn_range_t *range, uint64_t keep);
 
 /* Makes the range own its first `upto` chunks; the new ones are not mapped, and no work runs in them. It gets all of
@@ -185,10 +186,10 @@ void mdnn_range_drop(mdnn_ranges_t *ranges, mdnn_range_t *range);
 /* Whether there are `count` released steps in a row. */
 bool mdnn_ranges_has_run(const mdnn_ranges_t *ranges, uint64_t count);
 
-/* For a caller whose thread unmaps released memory ahead of time. withdraw takes up to `most` chunks of the range that
- * was released longest ago, of those on which no work runs; they become a live range without an owner, all mapped.
- * NULL: there is none. end_withdrawn releases what is mapped of such a range, or of a reserved one, and gives its other
- * chunks away. */
+/* For a caller whose thread unmaps released memory ahead of time. Of the released ranges on which no work runs,
+ * withdraw picks the one that was released longest ago, and takes up to `most` of its chunks; they become a live range
+ * without an owner, all mapped. NULL: there is none. end_withdrawn releases what is mapped of such a range, or of a
+ * reserved one, and gives its other chunks away. */
 mdnn_range_t *mdnn_ranges_withdraw(mdnn_ranges_t *ranges, uint64_t most);
 void mdnn_ranges_end_withdrawn(mdnn_ranges_t *ranges, mdnn_range_t *range);
 

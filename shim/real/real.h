@@ -3,14 +3,14 @@
  *
  * A real function is looked for in this order: a pointer remembered from a dlsym of the host, the next definition in
  * the global scope, the library by its soname if it is loaded. RTLD_NEXT alone finds nothing inside Python, whose
- * libraries are RTLD_LOCAL. We never load a library. Tables are built without a lock and published once; they are never
- * freed, since the program may call at any time.
+ * libraries are RTLD_LOCAL. We never load a library. Tables are built without a lock and do not change once they are
+ * published. One may be replaced (see below), but none is ever freed, since the program may call at any time.
  *
  * A *forwarder* is an object that exports functions of CUDA by their names and looks up the real ones when they are
  * first called, as TensorFlow's libtensorflow_framework.so.2 does. Calls to it reach our hook, whose next definition is
- * the forwarder's. When the forwarder looks up the real function, it gets our hook; so from then on the real function
- * is what the lookup would have found, or the two would call each other for ever. A new table of functions replaces the
- * old one. */
+ * the forwarder's. When the forwarder looks up the real function, it gets our hook; if our hook went on calling the
+ * forwarder, the two would call each other for ever. So from then on the hook calls the function that the lookup would
+ * have found without us; for this, a new table replaces the old one. */
 #ifndef MDNN_REAL_H
 #define MDNN_REAL_H
 
@@ -21,7 +21,8 @@
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 
-/* For per-thread default streams; the header declares them only where it renames the others. */
+/* The variants for per-thread default streams. CUDA's header declares them only if it also renames the plain functions
+ * to them (CUDA_API_PER_THREAD_DEFAULT_STREAM). */
 cudaError_t cudaGetDriverEntryPoint_ptsz(const char *symbol, void **function,
                                          unsigned long long flags,
                                          enum cudaDriverEntryPointQueryResult *status);
@@ -118,7 +119,8 @@ typedef struct mdnn_driver {
 /* NULL if the library is not loaded in this process. Thread-safe, lock-free. */
 const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
 const mdnn_cudart_t *mdnn_real_cudart(void);
-const mdnn_driver_t *mdnn_real_driver(void); /* NULL also if a function is missing */
+const mdnn_driver_t *
+mdnn_real_driver(void); /* NULL also if a DRIVER_FUNCTION of support.def is missing */
 
 /* The next definition of `name` in the global scope, or else that of the first library in `sonames` that has it;
  * NULL: no loaded library has it. The list ends with NULL, and has four names at most. */
