@@ -10,7 +10,7 @@
 
 enum { MDNN_VERDICT_LINES = 4, MDNN_VERDICT_BYTES = 400 };
 
-/* {0} is empty. Lines beyond the last one are dropped. */
+/* {0} is empty. Once there are MDNN_VERDICT_LINES lines, further ones are dropped. */
 typedef struct mdnn_verdict_lines {
     char lines[MDNN_VERDICT_LINES][MDNN_VERDICT_BYTES];
     size_t count;

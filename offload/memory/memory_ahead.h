@@ -12,7 +12,7 @@
 
 /* Begins to unmap released memory on which no work runs, until `chunks` chunks are or will be spare. */
 void mdnn_memory_reclaim(mdnn_memory_t *memory, uint64_t chunks);
-/* Begins to map spare chunks for the first new range that the plan expects and released memory cannot serve. */
+/* Begins to map spare chunks for the first new range that the plan expects and that no released memory can serve. */
 void mdnn_memory_prepare(mdnn_memory_t *memory);
 /* Takes note of what has been unmapped and mapped. */
 void mdnn_memory_note_ahead(mdnn_memory_t *memory);

@@ -1,4 +1,5 @@
-/* Mappings of moves that change in the background, so that the thread that enqueues work does not wait for them.
+/* Changes of mappings that moves need, made in the background, so that the thread that enqueues work does not wait for
+ * them.
  *
  * Only one such change of a range is under way at a time, and only while it is RETURNING, or LEAVING and cut off
  * (nothing uses it any more, and new work that wants to use it must first call off its leaving). Nothing else in the

@@ -19,10 +19,10 @@
  *
  * for the variant of i that makes this least. A cut that counts only the copies out, or only those in, gives a lower
  * bound of the sum of the waits between a and i, or between i and b; these two operations are its window. The waits of
- * windows that do not overlap add up, so the certificate also looks for the set of such windows, from any operations i,
- * whose waits have the largest sum. It divides the period into up to 64 parts, and looks in each at the operation i
- * that exceeds the budget by the most bytes. It ignores two facts, each of which can only make an iteration longer:
- * ranges move as a whole, and copies to the host slow down copies to the device.
+ * windows that do not overlap add up, even if the windows belong to different operations i. So the certificate also
+ * looks for the set of such windows that has the largest sum of waits. It divides the period into up to 64 parts, and
+ * looks in each at the operation i that exceeds the budget by the most bytes. It ignores two facts, each of which can
+ * only make an iteration longer: ranges move as a whole, and copies to the host slow down copies to the device.
  *
  * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. Time: O(operations + 64 * number of gaps), without the time
  * to find the gaps. */

@@ -76,8 +76,8 @@ typedef struct mdnn_cudnn {
 #undef MEMORY_FUNCTION
     bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
     bool has_graph; /* all functions of the graph API that we need were found */
-    const struct mdnn_cudnn
-        *before; /* the table in whose place it is; another thread may still use that */
+    const struct mdnn_cudnn *
+        before; /* the table that this one replaced, which another thread may still use; NULL: none */
 } mdnn_cudnn_t;
 
 typedef struct mdnn_cudart {
