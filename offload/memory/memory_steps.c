@@ -199,6 +199,7 @@ static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     if (allocation->clean <= stays && allocation->remap == 0) {
         mdnn_allocation_stop(memory, allocation);
         allocation->state = MDNN_ALLOCATION_AWAY;
+        memory->steps++; /* who waits for that may go on, though nothing else has changed */
         mdnn_allocation_trim_slots(memory, allocation);
         mdnn_allocation_cover(memory, allocation);
     }

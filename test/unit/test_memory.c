@@ -888,6 +888,12 @@ CASE(operations_above_the_budget_find_what_the_program_put_there)
     run_programs_with_tails(500, MDNN_SAFETY_HOST, limit_slots);
     run_programs_with_tails(500, MDNN_SAFETY_HOST, fail_calls);
     run_programs_with_tails(500, MDNN_SAFETY_HOST, be_hasty);
+    /* What an operation names is about to leave, and has given just the part away that is to be its tail: rare. */
+    static program_t program;
+    with_tails = true;
+    run_program(&program, 3578, MDNN_SAFETY_FAST, NULL);
+    with_tails = false;
+    program_finish(&program);
 }
 
 CASE(parts_of_ranges_move)
