@@ -120,7 +120,7 @@ void mdnn_memory_note_ahead(mdnn_memory_t *memory)
 bool mdnn_memory_end_ahead(mdnn_memory_t *memory)
 {
     bool any = false;
-    for (int i = 0; i < MDNN_AHEAD && !MDNN_FAULT(REQUESTS_DO_NOT_END_WHAT_IS_AHEAD); i++)
+    for (int i = 0; i < MDNN_AHEAD; i++)
         if (memory->ahead[i].range) {
             end(memory, &memory->ahead[i], false);
             any = true;

@@ -97,6 +97,7 @@ typedef struct model {
     bool remaps_starve; /* the thread gets no time: only who waits changes anything */
     model_remap_t remaps[MODEL_REMAPS];
     uint64_t remapped; /* chunks, in the background */
+    uint64_t remaps_begun;
     bool copies_end;   /* each fails */
     unsigned hasty_in; /* 1 wait in so many is given up, where it can; 0: none */
     uint64_t values[MODEL_STREAMS];
@@ -219,6 +220,7 @@ static mdnn_status_t model_remap_begin(void *context, const mdnn_remap_t *remap,
     model_t *const model = context;
     uint64_t place = 0;
     assert_true(remap->count > 0 && remap->count <= MDNN_REMAP_CHUNKS);
+    assert_true(++model->remaps_begun < 1 << 18); /* it would never end */
     if (!model->remaps_late)
         return MDNN_STATUS_UNSUPPORTED;
     while (place < MODEL_REMAPS && model->remaps[place].open)

@@ -1751,7 +1751,7 @@ static uint64_t leave_and_lack_one(void)
 /* Whoever waits does what the thread would, instead of calling it off and asking for it again. */
 MEMORY_CASE(a_join_ends_though_the_thread_gets_no_time, small_memory(8))
 {
-    const uint64_t first = leave_and_lack_one();
+    const uint64_t first = leave_and_fill();
     let_mappings_change_in_the_background();
     model.remaps_starve = true;
     advisor.join = 1;
