@@ -572,7 +572,7 @@ static void leave_child(void)
 /* A child process ends beside them, and the device is reset in their midst. */
 static void rounds_end(uint64_t seed)
 {
-    run_t run;
+    static run_t run; /* a reset ends what finish would free */
     begin(&run, seed, live_limit, 1 + (int)(seed % 2));
     const uint32_t count = plan_buffers(&run);
     for (int i = 0; i < 12; i++) {
