@@ -423,8 +423,7 @@ typedef struct mdnn_memory_report {
     /* Parts of `mapped`: for ranges that were away, and for ranges without content. */
     uint64_t mapped_returned, mapped_at_first_use;
     double iteration_us; /* time of one iteration on the device, as measured; 0: unknown */
-    double
-        iteration_background_us; /* time for changes of mappings that threads of the library took meanwhile */
+    double iteration_background_us; /* what threads of the library spent on mappings meanwhile */
     /* VERIFY: operations that the device ended with an error, and the first of them. An access to
      * unmapped memory destroys the context, so any further one has the same cause. */
     uint64_t unnamed_accesses, unnamed_key;

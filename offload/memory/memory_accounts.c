@@ -32,6 +32,21 @@ uint64_t mdnn_memory_chunks_ahead(const mdnn_memory_t *memory)
     return chunks;
 }
 
+uint64_t mdnn_memory_chunks_not_in_use(const mdnn_memory_t *memory)
+{
+    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
+    return counts.chunks_spare + counts.chunks_free + mdnn_memory_chunks_ahead(memory);
+}
+
+mdnn_status_t mdnn_memory_end_change(mdnn_memory_t *memory, uint64_t token, bool all,
+                                     uint64_t *done)
+{
+    const double begin_us = memory->device.now_us(memory->context);
+    const mdnn_status_t status = memory->device.remap_end(memory->context, token, all, done);
+    mdnn_memory_note_part(memory, MDNN_HOST_TIME_mapping, begin_us);
+    return status;
+}
+
 /* Beginning it again would look like progress to who waits for that. */
 void mdnn_memory_note_failed_remap(mdnn_memory_t *memory, mdnn_status_t status)
 {

@@ -1,8 +1,8 @@
 /* Memory for an allocation, or addresses alone. */
 #include "offload/memory/memory_acquire.h"
 #include "config/fault.h"
-#include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_ahead.h"
+#include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_room.h"
 #include "offload/memory/memory_turns.h"
 #include "offload/memory/memory_victims.h"

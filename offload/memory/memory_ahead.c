@@ -89,11 +89,8 @@ static void note(mdnn_memory_t *memory, mdnn_ahead_t *ahead, uint64_t done)
 /* `all`: after all of its chunks. */
 static void end(mdnn_memory_t *memory, mdnn_ahead_t *ahead, bool all)
 {
-    const double begin_us = memory->device.now_us(memory->context);
     uint64_t done;
-    const mdnn_status_t status =
-        memory->device.remap_end(memory->context, ahead->token, all, &done);
-    mdnn_memory_note_part(memory, MDNN_HOST_TIME_mapping, begin_us);
+    const mdnn_status_t status = mdnn_memory_end_change(memory, ahead->token, all, &done);
     note(memory, ahead, done);
     if (mdnn_range_chunks(ahead->range).mapped == 0 || !MDNN_FAULT(MAPPED_IN_PART_IS_LOST))
         mdnn_ranges_end_withdrawn(memory->ranges, ahead->range);

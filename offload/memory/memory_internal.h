@@ -226,8 +226,8 @@ struct mdnn_memory {
     mdnn_flights_t flights[2];                          /* [true]: out */
     uint64_t remaps; /* allocations whose mappings change in the background */
     mdnn_ahead_t ahead[MDNN_AHEAD];
-    uint64_t
-        remap_failed; /* `began` + 1 when a change in the background failed: none begins until that has grown */
+    /* `began` + 1 when a change in the background failed: none begins until `began` has grown. */
+    uint64_t remap_failed;
     bool demanding;                      /* planned returns get no chunks meanwhile */
     bool stalled;                        /* the demand that has the turn waited for a use in vain */
     bool closed;                         /* every wait ends immediately */
@@ -306,6 +306,11 @@ bool mdnn_allocation_used_by_others(const mdnn_allocation_t *allocation);
 uint64_t mdnn_memory_chunks_there(const mdnn_memory_t *memory);
 /* Chunks that are neither spare nor released, but about to be (memory_ahead.h). */
 uint64_t mdnn_memory_chunks_ahead(const mdnn_memory_t *memory);
+/* Chunks that are spare or released, or about to be. */
+uint64_t mdnn_memory_chunks_not_in_use(const mdnn_memory_t *memory);
+/* Ends a change of mappings in the background, after the chunk that has begun or after `all`; *done: so many chunks. */
+mdnn_status_t mdnn_memory_end_change(mdnn_memory_t *memory, uint64_t token, bool all,
+                                     uint64_t *done);
 /* A change of mappings in the background failed: until the next operation begins there are none. */
 void mdnn_memory_note_failed_remap(mdnn_memory_t *memory, mdnn_status_t status);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);

@@ -60,11 +60,8 @@ mdnn_status_t mdnn_allocation_end_remap(mdnn_memory_t *memory, mdnn_allocation_t
 {
     if (allocation->remap == 0 || MDNN_FAULT(REMAPS_GO_ON))
         return MDNN_STATUS_OK;
-    const double begin_us = memory->device.now_us(memory->context);
     uint64_t done;
-    const mdnn_status_t status =
-        memory->device.remap_end(memory->context, allocation->remap, all, &done);
-    mdnn_memory_note_part(memory, MDNN_HOST_TIME_mapping, begin_us);
+    const mdnn_status_t status = mdnn_memory_end_change(memory, allocation->remap, all, &done);
     note(memory, allocation, done);
     allocation->remap = 0;
     memory->remaps--;

@@ -217,9 +217,8 @@ static bool may_take(const mdnn_memory_t *memory, const mdnn_allocation_t *alloc
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
     const uint64_t more = memory->chunk_limit > there ? memory->chunk_limit - there : 0;
     const bool demanding = memory->demanding && !MDNN_FAULT(RETURNS_TAKE_FROM_DEMANDS);
-    return !demanding &&
-           allocation->target - mdnn_allocation_owned(allocation) <=
-               counts.chunks_spare + counts.chunks_free + mdnn_memory_chunks_ahead(memory) + more;
+    return !demanding && allocation->target - mdnn_allocation_owned(allocation) <=
+                             mdnn_memory_chunks_not_in_use(memory) + more;
 }
 
 /* All or none of the chunks up to `upto`. What the host would have to wait for is `wanted`. */
@@ -437,13 +436,6 @@ static bool step_back(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     return has_all;
 }
 
-/* Spare or released, or about to be. */
-static uint64_t chunks_not_in_use(const mdnn_memory_t *memory)
-{
-    const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
-    return counts.chunks_spare + counts.chunks_free + mdnn_memory_chunks_ahead(memory);
-}
-
 /* What is waited for comes first; of what was planned, nothing overtakes one that lacks chunks. */
 static void step_all_back(mdnn_memory_t *memory)
 {
@@ -465,7 +457,8 @@ static void step_all_back(mdnn_memory_t *memory)
             continue;
         const uint64_t lacks =
             allocation->target - mdnn_min(allocation->target, mdnn_allocation_owned(allocation));
-        fits = missing + lacks <= chunks_not_in_use(memory) || MDNN_FAULT(TAKEN_APART_IN_VAIN);
+        fits = missing + lacks <= mdnn_memory_chunks_not_in_use(memory) ||
+               MDNN_FAULT(TAKEN_APART_IN_VAIN);
         missing += fits ? lacks : 0;
     }
     if (blocked && !memory->demanding && mdnn_memory_chunks_there(memory) >= memory->chunk_limit)

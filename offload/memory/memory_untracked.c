@@ -16,8 +16,8 @@ static bool has_room(const mdnn_memory_t *memory)
     const mdnn_ranges_counts_t counts = mdnn_ranges_counts(memory->ranges);
     const uint64_t limit = mdnn_memory_chunks_allowed(memory);
     const uint64_t there = mdnn_ranges_chunks_there(&counts);
-    const uint64_t room = counts.chunks_spare + counts.chunks_free +
-                          mdnn_memory_chunks_ahead(memory) + (limit > there ? limit - there : 0);
+    const uint64_t room =
+        mdnn_memory_chunks_not_in_use(memory) + (limit > there ? limit - there : 0);
     return room > limit / SHARE_OF_ROOM;
 }
 

@@ -76,8 +76,8 @@ typedef struct mdnn_cudnn {
 #undef MEMORY_FUNCTION
     bool complete;  /* all of support.def was found: the legacy API can run convolutions for us */
     bool has_graph; /* all functions of the graph API that we need were found */
-    const struct mdnn_cudnn *
-        before; /* the table that this one replaced, which another thread may still use; NULL: none */
+    /* The table that this one replaced, which another thread may still use; NULL: none. */
+    const struct mdnn_cudnn *before;
 } mdnn_cudnn_t;
 
 typedef struct mdnn_cudart {
@@ -119,8 +119,8 @@ typedef struct mdnn_driver {
 /* NULL if the library is not loaded in this process. Thread-safe, lock-free. */
 const mdnn_cudnn_t *mdnn_real_cudnn(mdnn_library_t library);
 const mdnn_cudart_t *mdnn_real_cudart(void);
-const mdnn_driver_t *
-mdnn_real_driver(void); /* NULL also if a DRIVER_FUNCTION of support.def is missing */
+/* NULL also if a DRIVER_FUNCTION of support.def is missing. */
+const mdnn_driver_t *mdnn_real_driver(void);
 
 /* The next definition of `name` in the global scope, or else that of the first library in `sonames` that has it;
  * NULL: no loaded library has it. The list ends with NULL, and has four names at most. */

@@ -1748,34 +1748,31 @@ static uint64_t leave_and_lack_one(void)
     return first;
 }
 
-/* Whoever waits does what the thread would, instead of calling it off and asking for it again. */
-MEMORY_CASE(a_join_ends_though_the_thread_gets_no_time, small_memory(8))
+/* What returns is joined while *hindrance is true. */
+static void join_hindered(bool *hindrance)
 {
     const uint64_t first = leave_and_fill();
     let_mappings_change_in_the_background();
-    model.remaps_starve = true;
+    *hindrance = true;
     advisor.join = 1;
     ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
     ok(operate(0, 0, MDNN_USE_READ));
     advisor.join = 0;
-    model.remaps_starve = false;
+    *hindrance = false;
     settle();
     name_and_touch(first, 5, 7);
+}
+
+/* Whoever waits does what the thread would, instead of calling it off and asking for it again. */
+MEMORY_CASE(a_join_ends_though_the_thread_gets_no_time, small_memory(8))
+{
+    join_hindered(&model.remaps_starve);
 }
 
 /* What a device refuses for good is not asked for again and again. */
 MEMORY_CASE(a_join_ends_though_nothing_can_be_unmapped, small_memory(8))
 {
-    const uint64_t first = leave_and_lack_one();
-    let_mappings_change_in_the_background();
-    model.unmaps_end = true;
-    advisor.join = 1;
-    ok(operate_advised(&advisor.back, 0, MDNN_USE_READ));
-    ok(operate(0, 0, MDNN_USE_READ));
-    advisor.join = 0;
-    model.unmaps_end = false;
-    settle();
-    name_and_touch(first, 5, 7);
+    join_hindered(&model.unmaps_end);
 }
 
 MEMORY_CASE(a_join_ends_though_nothing_can_be_mapped, small_memory(8))
