@@ -19,6 +19,7 @@ limited() { # seconds of CPU time and of idleness, command...
     test/limits.py --cpu "$seconds" --idle "$seconds" "$@"
 }
 unit() { limited 90 env MDNN_THOROUGH=1 "$MDNN_BUILD/test/unit/$1"; }
+shim() { limited 90 env LD_LIBRARY_PATH="$MDNN_BUILD/sim" "$MDNN_BUILD/test/shim/$1"; }
 hooks() { limited 20 test/hooks.sh "$@"; }
 behaviour() { limited 60 test/behaviour.sh "$@"; }
 waiting_streams() { test/waiting_streams.sh "$@"; }

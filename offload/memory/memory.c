@@ -276,6 +276,11 @@ mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory)
     return report;
 }
 
+uint64_t mdnn_memory_live_bytes(const mdnn_memory_t *memory)
+{
+    return memory->report.live_bytes;
+}
+
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory)
 {
     return mdnn_follower_report(memory->follower);

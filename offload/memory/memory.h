@@ -450,6 +450,8 @@ const mdnn_memory_tails_t *mdnn_memory_tails(const mdnn_memory_t *memory);
  * that lock. */
 void mdnn_memory_note_host_time(mdnn_memory_t *memory, double inside_us, double lock_us);
 mdnn_memory_report_t mdnn_memory_report(const mdnn_memory_t *memory);
+/* The report's live_bytes, at the cost of a load. */
+uint64_t mdnn_memory_live_bytes(const mdnn_memory_t *memory);
 mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 
 /* What cuMemGetInfo reports as free: the bytes that an allocation could get now and use beside what is alive. That is

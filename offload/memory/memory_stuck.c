@@ -4,6 +4,7 @@
  * a live range, or an operation that comes again, had no room beside them, no demand could ever
  * bring it back. So a chunk more for slabs is refused then, and small allocations get ranges of
  * their own, which can leave; and what is too small to move moves all the same. */
+#include "config/extremes.h"
 #include "config/fault.h"
 #include "offload/memory/memory_internal.h"
 
@@ -167,13 +168,25 @@ static bool lives_with_size(const mdnn_memory_t *memory, uint64_t bytes)
     return false;
 }
 
+/* No operand takes more than a range of its own does. That is known without a look at what is alive, and mostly enough.
+ */
+static bool surely_fits(const mdnn_memory_t *memory, uint64_t room, const uint64_t *sizes,
+                        size_t count)
+{
+    uint64_t left = mdnn_memory_bytes_for_demands(memory);
+    for (size_t i = 0; i < count; i++)
+        left -= mdnn_min(room_for(memory, sizes[i]), left);
+    return room <= left;
+}
+
 bool mdnn_memory_workspace_fits(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *sizes,
                                 size_t count)
 {
-    const uint64_t left = mdnn_memory_room_beside(memory, sizes, count);
     const uint64_t room = room_for(memory, bytes);
-    if (bytes <= memory->config.ranges.small_bytes || room <= left ||
-        lives_with_size(memory, bytes))
+    if (bytes <= memory->config.ranges.small_bytes || surely_fits(memory, room, sizes, count))
+        return true;
+    const uint64_t left = mdnn_memory_room_beside(memory, sizes, count);
+    if (room <= left || lives_with_size(memory, bytes))
         return true;
     mdnn_memory_refused(
         memory, room + mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes - left, false);

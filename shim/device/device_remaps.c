@@ -33,6 +33,7 @@ struct mdnn_device_remaps {
     _Atomic unsigned callers; /* that change mappings themselves; the thread lets them go first */
     mdnn_condition_t more;    /* to do */
     change_t changes[REMAPS];
+    const change_t *current; /* of which the thread changes a chunk, or has just done so */
     uint64_t begun;
     _Atomic uint64_t thread_chunks, thread_ns; /* changed by the thread, and how long that took */
     bool started, stopping;
@@ -77,16 +78,21 @@ static uint64_t index_of(const change_t *change, uint64_t done)
 /* at_work is held. */
 static void change_one(const mdnn_device_memory_t *memory, change_t *change)
 {
-    const uint64_t done = atomic_load(&change->done), index = index_of(change, done);
+    const uint64_t index = index_of(change, atomic_load(&change->done));
     const uint64_t bytes = memory->config.chunk_bytes;
     const CUdeviceptr address = change->address + index * bytes;
     change->result = change->map ? mdnn_device_map_handle(memory, address,
                                                           memory->chunks[change->chunks[index] - 1],
                                                           change->access_count)
                                  : memory->config.driver->cuMemUnmap(address, bytes);
-    if (change->result == CUDA_SUCCESS)
-        atomic_store(&change->done, done + 1);
-    if (change->result != CUDA_SUCCESS || done + 1 == change->count)
+}
+
+/* at_work is held; whoever changed it does not touch it afterwards, since it may then be over and begin anew. */
+static void publish(change_t *change)
+{
+    const uint64_t done = atomic_load(&change->done) + (change->result == CUDA_SUCCESS);
+    atomic_store(&change->done, done);
+    if (change->result != CUDA_SUCCESS || done == change->count)
         atomic_store(&change->over, true);
 }
 
@@ -144,10 +150,11 @@ static uint64_t now_ns(void)
 
 static void change_in_thread(mdnn_device_remaps_t *remaps, change_t *change)
 {
-    const uint64_t before = atomic_load(&change->done), begin_ns = now_ns();
+    const uint64_t begin_ns = now_ns();
     change_one(remaps->memory, change);
     atomic_fetch_add(&remaps->thread_ns, now_ns() - begin_ns);
-    atomic_fetch_add(&remaps->thread_chunks, atomic_load(&change->done) - before);
+    atomic_fetch_add(&remaps->thread_chunks, change->result == CUDA_SUCCESS);
+    publish(change);
 }
 
 static void *run(void *context)
@@ -158,6 +165,7 @@ static void *run(void *context)
     mdnn_lock(&remaps->lock);
     while (!remaps->stopping) {
         change_t *const change = oldest(remaps);
+        remaps->current = change;
         if (!change) {
             mdnn_condition_wait(&remaps->more, &remaps->lock);
             continue;
@@ -279,21 +287,29 @@ uint64_t mdnn_device_remap_done(void *context, uint64_t token, bool *over)
     return change->noted;
 }
 
-/* The thread leaves it alone from now on; the caller holds at_work. */
-static void seize(mdnn_device_remaps_t *remaps, change_t *change)
+/* The thread leaves it alone from now on, after the chunk at which it may be. true: it may be. */
+static bool seize(mdnn_device_remaps_t *remaps, change_t *change)
 {
     mdnn_lock(&remaps->lock);
     change->ending = true;
-    mdnn_lock(&remaps->at_work);
+    const bool at_it = remaps->current == change || MDNN_FAULT(ENDED_AFTER_OTHERS);
     mdnn_unlock(&remaps->lock);
+    return at_it;
 }
 
+/* The thread may be at work on another change, and what is over waits for none. */
 static void end(mdnn_device_remaps_t *remaps, change_t *change, bool all)
 {
-    seize(remaps, change);
-    while (all && !atomic_load(&change->over))
-        change_one(remaps->memory, change);
-    mdnn_unlock(&remaps->at_work);
+    const bool over = atomic_load(&change->over) && !MDNN_FAULT(ENDED_AFTER_OTHERS);
+    const bool at_it = !over && seize(remaps, change);
+    if (at_it || (all && !over)) {
+        mdnn_device_turn_begin(remaps);
+        while (all && !atomic_load(&change->over)) {
+            change_one(remaps->memory, change);
+            publish(change);
+        }
+        mdnn_device_turn_end(remaps);
+    }
     note(remaps->memory, change);
 }
 

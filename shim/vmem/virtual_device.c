@@ -147,7 +147,7 @@ void mdnn_virtual_want_slots(mdnn_virtual_device_t *device)
 {
     static const uint64_t mebibyte = (uint64_t)1 << 20;
     const uint64_t budget = device->budget_bytes;
-    const uint64_t live_bytes = mdnn_memory_report(device->memory).live_bytes;
+    const uint64_t live_bytes = mdnn_memory_live_bytes(device->memory);
     const uint64_t ahead = budget / 2 < 1024 * mebibyte ? budget / 2 : 1024 * mebibyte;
     if (live_bytes > budget / 2)
         mdnn_pinned_pool_want(mdnn_device_memory_slots(device->device),

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -915,6 +916,65 @@ static void a_failure_ends_what_changes_in_the_background(void **state)
     mdnn_device_memory_destroy(memory);
 }
 
+/* A call of cuMemMap that does not end before the test allows it, or has waited long enough. */
+static struct {
+    CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+    _Atomic CUdeviceptr at;
+    _Atomic bool reached, allowed, given_up;
+} slow;
+
+static CUresult map_slowly(CUdeviceptr address, size_t bytes, size_t offset,
+                           CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    enum { MOST_MS = 20000 };
+    const struct timespec ms = {0, 1000000};
+    if (address == slow.at) {
+        slow.reached = true;
+        for (int i = 0; i < MOST_MS && !slow.allowed; i++)
+            (void)nanosleep(&ms, NULL);
+        slow.given_up = !slow.allowed; /* somebody waited for this call */
+    }
+    return slow.map(address, bytes, offset, handle, flags);
+}
+
+static void await_slow_call(void)
+{
+    const struct timespec pause = {0, 100000};
+    while (!slow.reached)
+        (void)nanosleep(&pause, NULL);
+}
+
+static void ending_a_change_waits_for_no_other(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_driver_t driver = *f->driver;
+    fixture_t slowly = *f;
+    uint64_t chunks[REMAPPED], tokens[REMAPPED], done;
+    mdnn_remap_t all;
+    slow.map = driver.cuMemMap;
+    driver.cuMemMap = map_slowly;
+    slowly.driver = &driver;
+    mdnn_device_memory_t *const memory = make_remapped(&slowly, &all, chunks);
+    slow.at = all.address + CHUNK;
+    for (uint64_t i = 0; i < REMAPPED; i++) { /* one is over, one is at work, one has not begun */
+        const mdnn_remap_t one = {true, all.address + i * CHUNK, &chunks[i], 1};
+        OK(device.remap_begin(memory, &one, &tokens[i]));
+    }
+    await_slow_call();
+    OK(device.remap_end(memory, tokens[0], false, &done));
+    assert_int_equal(done, 1);
+    OK(device.remap_end(memory, tokens[2], false, &done));
+    assert_int_equal(done, 0);
+    assert_false(slow.given_up);
+    slow.allowed = true;
+    OK(device.remap_end(memory, tokens[1], true, &done));
+    assert_int_equal(done, 1);
+    OK(device.map(memory, all.address + 2 * CHUNK, chunks[2]));
+    OK(cuMemsetD8(all.address, 7, REMAPPED * CHUNK));
+    mdnn_device_memory_destroy(memory);
+}
+
 /* Last: no thread begins anything after it. */
 static void nothing_changes_in_the_background_at_the_end(void **state)
 {
@@ -982,6 +1042,7 @@ int main(void)
         cmocka_unit_test(a_failure_is_not_told_later),
         cmocka_unit_test(mappings_change_in_the_background),
         cmocka_unit_test(a_failure_ends_what_changes_in_the_background),
+        cmocka_unit_test(ending_a_change_waits_for_no_other),
         cmocka_unit_test(nothing_changes_in_the_background_at_the_end),
     };
     setenv("MICRODNN_SIM_DEVICES", "2", 1);
