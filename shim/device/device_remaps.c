@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "config/fault.h"
@@ -157,10 +158,17 @@ static void change_in_thread(mdnn_device_remaps_t *remaps, change_t *change)
     publish(change);
 }
 
+/* By default Linux ends a sleep up to 50 us late, which is as long as a change of a mapping takes. */
+static void sleep_exactly(void)
+{
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+}
+
 static void *run(void *context)
 {
     mdnn_device_remaps_t *const remaps = context;
     const mdnn_device_memory_config_t *const config = &remaps->memory->config;
+    sleep_exactly();
     (void)config->driver->cuCtxPushCurrent(config->context); /* the thread has no other */
     mdnn_lock(&remaps->lock);
     while (!remaps->stopping) {
