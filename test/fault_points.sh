@@ -90,6 +90,7 @@ kernel_list() {
     MICRODNN_MEMORY_KERNELS=$TMPDIR/list unnamed pointer_tables hidden
 }
 # Each client finds memory for its convolutions, and computes what it computes alone.
+tight_workspaces() { limited 120 test/tight_workspaces.sh; }
 tight() { # what, budget
     limited 60 env MICRODNN_SIM_PROFILE=toy MICRODNN_MEMORY_BUDGET="$2" MICRODNN_CONVOLUTION_POLICY=off \
         MICRODNN_MEMORY_TAIL=no MICRODNN_LOG_FILE="$TMPDIR/tight.log" LD_PRELOAD="$preload" \

@@ -33,19 +33,32 @@ served() {
     each_way tensors && [ ! -s "$log" ]
 }
 
+# The program's own plan runs where memory is too short to time it, and another that is faster where half of the images
+# could be timed.
+first() { # budget, convolutions that something else ran
+    export MICRODNN_SIM_PROFILE=h200 MICRODNN_CACHE_FILE=none
+    alone first && same first "$1" wr && cat "$TMPDIR/taken" &&
+        holds "counters['executions_undivided'] == $2 and counters['executions_split'] == 0"
+}
+
+own_plans_run() { (first 84MiB 0); }
+halves_are_timed() { (first 96MiB 8) && grep -q 'direction 0 takes 0 bytes' "$TMPDIR/taken"; }
+
 on_host() {
     for what in legacy kept graph; do
         alone "$what" && MICRODNN_MEMORY_SAFETY=host same "$what" 26MiB off || return 1
     done
 }
 
-plan 8
+plan 10
 check "an algorithm whose workspace fits runs" each_way legacy
 check "algorithms whose workspace was there before run without it" each_way kept
 check "a search in memory that has no room beside finds what needs none" each_way find
 check "a plan whose workspace fits runs" each_way graph
 check "a search that halves what is refused ends with what fits" halved
 check "a plan for which there is no room any more is refused, and another runs" each_way late
+check "a plan that memory is too short to time runs, since nothing is known to be faster" own_plans_run
+check "a plan with a workspace too large to time is timed on half of the images" halves_are_timed
 check "tensors of the same sizes are served" served
 check "the same where memory that is away is mapped" on_host
 finish

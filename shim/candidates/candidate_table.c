@@ -295,6 +295,17 @@ double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
     return 0;
 }
 
+bool mdnn_candidate_table_engine_lacks_memory(const mdnn_candidate_table_t *table,
+                                              const mdnn_engine_t *engine, int64_t images)
+{
+    const mdnn_cost_row_t *const row = mdnn_candidate_table_find(table, images, MDNN_PART_FIRST);
+    for (int i = 0; row && i < table->engine_count; i++)
+        if (memcmp(&table->engines[i].engine, engine, sizeof *engine) == 0)
+            return mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i)->state ==
+                   MDNN_CANDIDATE_EXCLUDED;
+    return false;
+}
+
 /* Its own time is as good as a measurement, or cannot matter. */
 static bool is_settled_by(const mdnn_candidate_t *candidate, const mdnn_own_run_t *run,
                           double best_ms)

@@ -1,5 +1,7 @@
 #include "shim/convolution/plan_engines.h"
 
+#include "config/fault.h"
+
 #include <string.h>
 
 #include "shim/candidates/candidate_foresight.h"
@@ -63,7 +65,8 @@ void mdnn_conv_plan_engine_unref(mdnn_conv_plan_t *plan, const mdnn_engine_offer
     mdnn_planning_unlock();
 }
 
-/* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be, 0 if not now. */
+/* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be, 0 if not now. Memory in which it
+ * runs may be too short to time it in: then nothing is known to be faster. */
 static double time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
 {
     mdnn_measurement_t *measurement = NULL;
@@ -86,7 +89,11 @@ static double time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint6
         mdnn_conv_plan_keep_costs(plan, set, MDNN_DATABASE_KEEP);
     const double ms = mdnn_candidate_table_engine_ms(plan->costs, &call->caller_engine->engine,
                                                      mdnn_problem_batch(&plan->key.problem));
-    return ms > 0 ? ms : status == MDNN_STATUS_BUSY ? 0 : -1;
+    const bool lacks_memory =
+        mdnn_candidate_table_engine_lacks_memory(plan->costs, &call->caller_engine->engine,
+                                                 mdnn_problem_batch(&plan->key.problem)) &&
+        !MDNN_FAULT(OWN_PLAN_GIVES_WAY_UNTIMED);
+    return ms > 0 ? ms : status == MDNN_STATUS_BUSY ? 0 : lacks_memory ? MDNN_FASTEST_MS : -1;
 }
 
 double mdnn_conv_plan_time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call,

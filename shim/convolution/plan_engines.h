@@ -6,6 +6,8 @@
 #ifndef MDNN_PLAN_ENGINES_H
 #define MDNN_PLAN_ENGINES_H
 
+#include <float.h>
+
 #include "shim/convolution/plan_questions.h"
 #include "shim/real/stopwatch.h"
 
@@ -22,9 +24,13 @@ bool mdnn_conv_plan_engine_is_dominated(const mdnn_conv_plan_t *plan,
 bool mdnn_conv_plan_engine_ref(mdnn_conv_plan_t *plan, const mdnn_engine_offer_t *offer);
 void mdnn_conv_plan_engine_unref(mdnn_conv_plan_t *plan, const mdnn_engine_offer_t *offer);
 
+/* A time that nothing beats. */
+#define MDNN_FASTEST_MS DBL_MIN
+
 /* Times call->caller_engine now, with the plan call->caller_plan, which takes `plan_bytes`; returns its time like
- * mdnn_conv_plan_engine_ms. Returns 0 during a capture, while another thread plans, or if the device is too busy, and
- * -1 if the engine cannot be timed. */
+ * mdnn_conv_plan_engine_ms. Returns 0 during a capture, while another thread plans, or if the device is too busy;
+ * MDNN_FASTEST_MS if there was too little memory, since the caller's own plan should run then; and -1 if the engine cannot
+ * be timed. */
 double mdnn_conv_plan_time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call,
                                   uint64_t plan_bytes);
 

@@ -17,7 +17,8 @@ typedef struct mdnn_graph_record {
     bool engine_known;          /* `engine` can be made again from its identity */
     uint64_t own_bytes;         /* workspace that the program's plan takes */
     uint64_t limit_bytes;       /* workspace up to which candidates are useful to the program */
-    /* Measured time of the program's plan; 0: not known; < 0: cannot be measured. */
+    /* Measured time of the program's plan; 0: not known; MDNN_FASTEST_MS: there was too little memory for that; < 0: it
+     * cannot be measured. */
     _Atomic double own_ms;
     _Atomic int runs;       /* of the plan; counted until a search must be over */
     _Atomic bool probed;    /* the plan ran in the program's own search without being timed */

@@ -11,6 +11,8 @@
  *   late     asks all plans and keeps the one with most workspace that runs; then it takes small memory
  *            that stays, and runs it again in a workspace of which it does not ask again
  *   tensors  asks for workspaces, takes none and runs; then tensors of the same sizes must be had
+ *   first    as PyTorch without a search: keeps the first plan of cuDNN's list whose workspace can be had, runs it
+ *            again and again, and says on standard error how many microseconds the last run takes
  * Prints a sum of each result: of small integers, whose order of summation does not matter. Knows
  * nothing of microdnn. */
 #include <string.h>
@@ -241,7 +243,7 @@ static cudnnBackendDescriptor_t add(graph_t *graph, int64_t uid, int n, int side
     return graph_add_tensor(graph, &added);
 }
 
-static int list_plans(graph_t *graph, int direction, choice_t *choices)
+static int list_configs(graph_t *graph, int direction, graph_config_t *configs)
 {
     const graph_convolution_t operation = {.direction = (graph_direction_t)direction,
                                            .mode = CUDNN_CROSS_CORRELATION,
@@ -252,16 +254,21 @@ static int list_plans(graph_t *graph, int direction, choice_t *choices)
                                            .strides = {1, 1},
                                            .dilations = {1, 1},
                                            .alpha = 1};
-    static graph_config_t configs[GRAPH_CONFIGS];
-    int count = 0, kept = 0;
+    int count = 0;
     graph_init(graph);
     cudnnBackendDescriptor_t in = add(graph, 'x', IMAGES, SIDE);
     cudnnBackendDescriptor_t weights = add(graph, 'w', CHANNELS, FILTER);
     graph_add_convolution(graph, &operation, in, weights, add(graph, 'y', IMAGES, SIDE));
     CUDNN(graph_finalize(graph, handle));
     (void)graph_add_configs(graph, CUDNN_HEUR_MODE_INSTANT, NULL, configs, GRAPH_CONFIGS, &count);
-    count =
-        graph_filter_configs(configs, count, graph_refused_notes(CUDNN_DATA_FLOAT, true, false));
+    return graph_filter_configs(configs, count, graph_refused_notes(CUDNN_DATA_FLOAT, true, false));
+}
+
+static int list_plans(graph_t *graph, int direction, choice_t *choices)
+{
+    static graph_config_t configs[GRAPH_CONFIGS];
+    const int count = list_configs(graph, direction, configs);
+    int kept = 0;
     for (int i = 0; i < count && kept < MOST; i++) {
         choice_t *const choice = &choices[kept];
         if (graph_create_plan(handle, &configs[i], &choice->plan) != CUDNN_STATUS_SUCCESS)
@@ -352,6 +359,56 @@ static void try_plans(int direction, bool halves)
     close_plans(&graph, choices, count);
 }
 
+/* Nothing is asked of the plans behind it. */
+static choice_t first_plan(graph_t *graph, int direction)
+{
+    enum { LEAST = 1 << 20 };
+    static graph_config_t configs[GRAPH_CONFIGS];
+    choice_t choice = {0};
+    const int count = list_configs(graph, direction, configs);
+    for (int i = 0; i < count && !choice.plan; i++) {
+        int64_t wanted = 0, found = 0;
+        if (cudnnBackendGetAttribute(configs[i].descriptor, CUDNN_ATTR_ENGINECFG_WORKSPACE_SIZE,
+                                     CUDNN_TYPE_INT64, 1, &found,
+                                     &wanted) != CUDNN_STATUS_SUCCESS ||
+            wanted < LEAST)
+            continue;
+        CUDNN(graph_create_plan(handle, &configs[i], &choice.plan));
+        CUDNN(graph_plan_workspace(choice.plan, &choice.bytes));
+    }
+    graph_free_configs(configs, count);
+    if (!choice.plan)
+        BAIL("no plan");
+    return choice;
+}
+
+static void run_first(int direction)
+{
+    enum { RUNS = 8 };
+    graph_t graph;
+    cudaEvent_t begin, end;
+    float ms;
+    fill_all();
+    const choice_t choice = first_plan(&graph, direction);
+    CUDA(cudaEventCreate(&begin));
+    CUDA(cudaEventCreate(&end));
+    for (int run = 0; run < RUNS; run++) { /* a workspace for each */
+        void *const workspace = choice.bytes > 0 ? workspace_of(choice.bytes) : NULL;
+        CUDA(cudaEventRecord(begin, NULL));
+        execute(&choice, workspace);
+        CUDA(cudaEventRecord(end, NULL));
+        CUDA(cudaEventSynchronize(end));
+        CUDA(cudaFree(workspace));
+    }
+    CUDA(cudaEventElapsedTime(&ms, begin, end));
+    print_sum(direction);
+    fprintf(stderr, "direction %d takes %zu bytes and %.0f us\n", direction, choice.bytes,
+            (double)ms * 1e3);
+    CUDA(cudaEventDestroy(begin));
+    CUDA(cudaEventDestroy(end));
+    close_plans(&graph, &choice, 1);
+}
+
 int main(int argc, char **argv)
 {
     const char *const what = argc > 1 ? argv[1] : "";
@@ -371,6 +428,8 @@ int main(int argc, char **argv)
             run_late(direction);
         else if (strcmp(what, "tensors") == 0)
             take_tensors(direction);
+        else if (strcmp(what, "first") == 0)
+            run_first(direction);
         else
             try_plans(direction, strcmp(what, "halves") == 0);
     return 0;
