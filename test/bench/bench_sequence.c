@@ -1,10 +1,10 @@
 /* What training under a budget costs the host in mappings, with the allocations and operations of a PyTorch program that
  * scripts/record-sequence wrote: the mechanism and the plan follower on a device with a clock (simulated).
  *
- *     bench_sequence FILE [SHARE [ITERATIONS [CHUNK]]]
+ *     bench_sequence FILE [SHARE [ITERATIONS [CHUNK [EFFORT]]]]
  *
- * SHARE is the budget, as a part of the peak (0.6); CHUNK is the size of a chunk in bytes, where the budget is not to
- * decide.
+ * SHARE is the budget, as a part of the peak (0.6); CHUNK is the size of a chunk in bytes, 0 where the budget is to decide;
+ * EFFORT is how many replays a plan may use (mdnn_move_plan_request_t).
  *
  * Prints for each iteration: milliseconds on the device, what the plan predicted, the link bound; chunks mapped, and of
  * these at their first use and returned, and those mapped or unmapped in the background; demands; GiB to the host. The
@@ -193,7 +193,7 @@ static mdnn_background_t background(void *context)
 
 /* ---- the program ---- */
 
-static void start_sequence(double share, uint64_t chunk)
+static void start_sequence(double share, uint64_t chunk, uint32_t effort)
 {
     mdnn_memory_device_t clocked = functions;
     const uint64_t budget_bytes = (uint64_t)(share * (double)peak_bytes);
@@ -209,6 +209,7 @@ static void start_sequence(double share, uint64_t chunk)
         .ranges = {chunk_bytes << 20, chunk_bytes << 14, chunk_bytes, chunk_bytes / 2},
         .budget_bytes = budget_bytes,
         .follower = {.policy = MDNN_POLICY_AUTO,
+                     .effort = effort,
                      .budget_bytes = budget_bytes,
                      .chunk_bytes = chunk_bytes,
                      .host_limit_bytes = UINT64_MAX,
@@ -296,7 +297,8 @@ int main(int argc, char **argv)
         return 2;
     }
     read_sequence(argv[1]);
-    start_sequence(argc > 2 ? atof(argv[2]) : 0.6, argc > 4 ? strtoull(argv[4], NULL, 10) : 0);
+    start_sequence(argc > 2 ? atof(argv[2]) : 0.6, argc > 4 ? strtoull(argv[4], NULL, 10) : 0,
+                   argc > 5 ? (uint32_t)strtoul(argv[5], NULL, 10) : 0);
     allocate_before();
     for (int i = 0; i < iterations; i++) {
         const mdnn_memory_report_t before = mdnn_memory_report(memory);
