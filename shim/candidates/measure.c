@@ -24,8 +24,7 @@ enum { SEARCH_ENGINES = 4 };
 enum { FEW_ENGINES = 2 };
 
 static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
-                                 int index, int64_t images, double *ms);
-static bool is_own(const mdnn_measurement_t *measurement, const mdnn_engine_offer_t *offer);
+                                 int index, double *ms);
 
 /* Engine 0 is cuDNN's plain loop over everything: up to a thousand times slower than the others,
  * and nearly half of the time that ResNet-50's candidates took (H200). Its time follows the number
@@ -54,23 +53,8 @@ static mdnn_status_t time_few_images(mdnn_measurement_t *measurement, const mdnn
     return MDNN_STATUS_OK;
 }
 
-/* From how many images the time of a candidate follows for which there is too little memory; 0: from none. The program's
- * own engine is worth a look at half of the batch, since nothing else takes its place while its time is unknown. Fewer
- * would leave more of the GPU idle, and the engine would seem slower than it is. */
-static int64_t fewer_images(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
-                            int index)
-{
-    const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
-    const int64_t capacity = measurement->capacity_images;
-    const bool own = offer && (is_own(measurement, offer) || measurement->own_plan);
-    const bool whole = row->images == mdnn_problem_batch(measurement->problem);
-    if (capacity <
-        row->images) /* the tensors have no room, and might have none in the program either */
-        return capacity;
-    return own && whole && !MDNN_FAULT(OWN_ENGINE_NOT_EXTRAPOLATED) ? row->images / 2 : 0;
-}
-
-/* Time of one candidate into *cost: foreseen, measured, or from fewer images. */
+/* Time of one candidate into *cost: foreseen, measured, or from the largest size that the scratch
+ * holds. */
 static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
                                int index, mdnn_call_t *whole,
                                const mdnn_slice_descriptors_t *descriptors, mdnn_cost_t *cost)
@@ -94,11 +78,11 @@ static mdnn_status_t cost_time(mdnn_measurement_t *measurement, const mdnn_cost_
              "direction %d, %lld images, algo %d, math %d: %.4f ms, took %.1f ms",
              (int)measurement->problem->direction, (long long)row->images, cost->algo,
              cost->math_type, cost->time_ms, (mdnn_now_us() - begin_us) / 1e3);
-    const int64_t fewer = fewer_images(measurement, row, index);
-    if (status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY || fewer == 0)
+    if (status != MDNN_STATUS_OUT_OF_DEVICE_MEMORY || measurement->capacity_images == 0 ||
+        row->images <= measurement->capacity_images)
         return status;
     cost->extrapolated = true;
-    return extrapolate(measurement, row, index, fewer, &cost->time_ms);
+    return extrapolate(measurement, row, index, &cost->time_ms);
 }
 
 /* Neither planned nor timed, but remembered as offered: a tighter limit, or a caller that wants all, finds it here. */
@@ -231,15 +215,14 @@ static mdnn_status_t settle(mdnn_measurement_t *measurement, mdnn_cost_row_t *ro
     return MDNN_STATUS_OK;
 }
 
-/* Time in proportion to the images, from `images` of them. */
+/* Time in proportion to the images, from the largest size that the scratch holds. */
 static mdnn_status_t extrapolate(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row,
-                                 int index, int64_t images, double *ms)
+                                 int index, double *ms)
 {
-    mdnn_cost_row_t *const base = mdnn_candidate_table_row(measurement->table, images, row->role);
+    mdnn_cost_row_t *const base =
+        mdnn_candidate_table_row(measurement->table, measurement->capacity_images, row->role);
     if (!base)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    if (measurement->capacity_images >= row->images) /* an own engine, which is not listed there */
-        base->offered[index - MDNN_CANDIDATE_LEGACY] = true;
     MDNN_TRY(settle(measurement, base, index));
     const mdnn_candidate_t *const known = mdnn_cost_row_look(base, index);
     if (known->state != MDNN_CANDIDATE_TIMED)
