@@ -122,7 +122,7 @@ static double host_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_by
 
 /* An iteration takes longer than its plan says, for many small reasons, which other budgets have as well: three quarters
  * as much beyond the plan, and in proportion where less than half of the bytes moves. The fractions here and above are
- * those that fit the runs of docs/benchmarks/verdict.md best, in quarters. */
+ * those that fit the runs of docs/benchmarks/forecasts.md best, in quarters. */
 static double beyond_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_bytes)
 {
     const double share = 2 * moved_share(numbers, moved_bytes);

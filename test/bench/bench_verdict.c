@@ -5,7 +5,7 @@
  *     forecast BUDGET MS MOVED      a plan for another budget
  *     say                           prints milliseconds: of that forecast, and without moves; then all is zero again
  *
- * scripts/verdict-table compares them with what was measured. */
+ * scripts/forecast-table compares them with what was measured. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
