@@ -245,11 +245,15 @@ void mdnn_own_stream_free(mdnn_own_stream_t *own, CUdeviceptr address)
         (void)mdnn_device_free(address);
 }
 
+/* A candidate that was not timed may have left work behind: numbers that are still being written to its tensors. */
 void mdnn_own_stream_give_back(mdnn_own_stream_t *own)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (own->pool && !mdnn_virtual_on() &&
-        driver->cuEventRecord(own->end, own->stream) == CUDA_SUCCESS &&
-        mdnn_own_stream_wait(own->end) == MDNN_STATUS_OK)
+    if (!own->end || driver->cuEventRecord(own->end, own->stream) != CUDA_SUCCESS ||
+        mdnn_own_stream_wait(own->end) != MDNN_STATUS_OK)
+        return;
+    if (own->pool && !mdnn_virtual_on())
         (void)driver->cuMemPoolTrimTo(own->pool, 0);
+    else if (!MDNN_FAULT(PARKED_UNTIL_MEASURING))
+        (void)is_clear(own);
 }
