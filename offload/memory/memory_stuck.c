@@ -168,8 +168,7 @@ static bool lives_with_size(const mdnn_memory_t *memory, uint64_t bytes)
     return false;
 }
 
-/* No operand takes more than a range of its own does. That is known without a look at what is alive, and mostly enough.
- */
+/* No operand takes more than a range of its own does. That needs no look at what is alive, and is mostly enough. */
 static bool surely_fits(const mdnn_memory_t *memory, uint64_t room, const uint64_t *sizes,
                         size_t count)
 {

@@ -282,28 +282,29 @@ bool mdnn_cost_row_runs(const mdnn_cost_row_t *row)
     return mdnn_cost_row_best_ms(row) < nothing_ms;
 }
 
+/* The engine in the role FIRST; NULL: it is not known there. */
+static const mdnn_candidate_t *engine_at(const mdnn_candidate_table_t *table,
+                                         const mdnn_engine_t *engine, int64_t images)
+{
+    const mdnn_cost_row_t *const row = mdnn_candidate_table_find(table, images, MDNN_PART_FIRST);
+    for (int i = 0; row && i < table->engine_count; i++)
+        if (memcmp(&table->engines[i].engine, engine, sizeof *engine) == 0)
+            return mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i);
+    return NULL;
+}
+
 double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
                                       const mdnn_engine_t *engine, int64_t images)
 {
-    const mdnn_cost_row_t *const row = mdnn_candidate_table_find(table, images, MDNN_PART_FIRST);
-    for (int i = 0; row && i < table->engine_count; i++) {
-        const mdnn_candidate_t *const candidate =
-            mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i);
-        if (memcmp(&table->engines[i].engine, engine, sizeof *engine) == 0)
-            return candidate->state == MDNN_CANDIDATE_TIMED ? candidate->cost.time_ms : 0;
-    }
-    return 0;
+    const mdnn_candidate_t *const candidate = engine_at(table, engine, images);
+    return candidate && candidate->state == MDNN_CANDIDATE_TIMED ? candidate->cost.time_ms : 0;
 }
 
 bool mdnn_candidate_table_engine_lacks_memory(const mdnn_candidate_table_t *table,
                                               const mdnn_engine_t *engine, int64_t images)
 {
-    const mdnn_cost_row_t *const row = mdnn_candidate_table_find(table, images, MDNN_PART_FIRST);
-    for (int i = 0; row && i < table->engine_count; i++)
-        if (memcmp(&table->engines[i].engine, engine, sizeof *engine) == 0)
-            return mdnn_cost_row_look(row, MDNN_CANDIDATE_LEGACY + i)->state ==
-                   MDNN_CANDIDATE_EXCLUDED;
-    return false;
+    const mdnn_candidate_t *const candidate = engine_at(table, engine, images);
+    return candidate && candidate->state == MDNN_CANDIDATE_EXCLUDED;
 }
 
 /* Its own time is as good as a measurement, or cannot matter. */

@@ -1,9 +1,8 @@
 #include "shim/convolution/plan_engines.h"
 
-#include "config/fault.h"
-
 #include <string.h>
 
+#include "config/fault.h"
 #include "shim/candidates/candidate_foresight.h"
 #include "shim/candidates/measure.h"
 #include "shim/convolution/plan_build.h"
@@ -65,8 +64,8 @@ void mdnn_conv_plan_engine_unref(mdnn_conv_plan_t *plan, const mdnn_engine_offer
     mdnn_planning_unlock();
 }
 
-/* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be, 0 if not now. Memory in which it
- * runs may be too short to time it in: then nothing is known to be faster. */
+/* Times the engine of the caller's own plan on the whole batch; -1 if that cannot be, 0 if not now. Memory may be too
+ * short to time what runs in it: then nothing is known to be faster. */
 static double time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint64_t plan_bytes)
 {
     mdnn_measurement_t *measurement = NULL;
@@ -87,11 +86,11 @@ static double time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint6
     const mdnn_front_set_t *const set = atomic_load(&plan->set);
     if (set)
         mdnn_conv_plan_keep_costs(plan, set, MDNN_DATABASE_KEEP);
-    const double ms = mdnn_candidate_table_engine_ms(plan->costs, &call->caller_engine->engine,
-                                                     mdnn_problem_batch(&plan->key.problem));
+    const mdnn_engine_t *const engine = &call->caller_engine->engine;
+    const int64_t batch = mdnn_problem_batch(&plan->key.problem);
+    const double ms = mdnn_candidate_table_engine_ms(plan->costs, engine, batch);
     const bool lacks_memory =
-        mdnn_candidate_table_engine_lacks_memory(plan->costs, &call->caller_engine->engine,
-                                                 mdnn_problem_batch(&plan->key.problem)) &&
+        mdnn_candidate_table_engine_lacks_memory(plan->costs, engine, batch) &&
         !MDNN_FAULT(OWN_PLAN_GIVES_WAY_UNTIMED);
     return ms > 0 ? ms : status == MDNN_STATUS_BUSY ? 0 : lacks_memory ? MDNN_FASTEST_MS : -1;
 }

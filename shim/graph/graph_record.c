@@ -348,10 +348,7 @@ void mdnn_graph_record_time_own(mdnn_graph_record_t *record, const mdnn_call_t *
         is_timed_by_runs(record, planned))
         return;
     const double ms = mdnn_conv_plan_time_engine(planned, call, record->own_bytes);
-    /* What has no room for its tensors would run in host memory: anything of ours is faster. */
-    const bool has_room = record->limit_bytes > 0;
-    atomic_store_explicit(&record->own_ms, ms == MDNN_FASTEST_MS && !has_room ? -1 : ms,
-                          memory_order_relaxed);
+    atomic_store_explicit(&record->own_ms, ms, memory_order_relaxed);
 }
 
 /* Not the first run, which loads kernels, nor where memory may be on its way. */
