@@ -301,9 +301,11 @@ double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
 }
 
 bool mdnn_candidate_table_engine_lacks_memory(const mdnn_candidate_table_t *table,
-                                              const mdnn_engine_t *engine, int64_t images)
+                                              const mdnn_engine_t *engine, int64_t images,
+                                              uint64_t *bytes)
 {
     const mdnn_candidate_t *const candidate = engine_at(table, engine, images);
+    *bytes = candidate ? candidate->cost.workspace_bytes : 0;
     return candidate && candidate->state == MDNN_CANDIDATE_EXCLUDED;
 }
 

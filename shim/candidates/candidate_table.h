@@ -100,9 +100,11 @@ double mdnn_cost_row_best_ms(const mdnn_cost_row_t *row);
 int mdnn_candidate_table_engine(mdnn_candidate_table_t *table, const mdnn_engine_offer_t *offer);
 /* The engine of candidate `index`; NULL for an algorithm of the legacy API and for none. */
 const mdnn_engine_offer_t *mdnn_candidate_engine(const mdnn_candidate_table_t *table, int index);
-/* Whether an engine could not be timed in the role FIRST at a size, since memory was too short. */
+/* Whether an engine could not be timed in the role FIRST at a size, since its workspace of *bytes was above the limit, or
+ * memory was too short for it. */
 bool mdnn_candidate_table_engine_lacks_memory(const mdnn_candidate_table_t *table,
-                                              const mdnn_engine_t *engine, int64_t images);
+                                              const mdnn_engine_t *engine, int64_t images,
+                                              uint64_t *bytes);
 /* Time of an engine in the role FIRST at a size; 0 if it was not timed there. */
 double mdnn_candidate_table_engine_ms(const mdnn_candidate_table_t *table,
                                       const mdnn_engine_t *engine, int64_t images);

@@ -155,13 +155,27 @@ static bool is_own(const mdnn_measurement_t *measurement, const mdnn_engine_offe
     return own && memcmp(&own->engine, &offer->engine, sizeof own->engine) == 0;
 }
 
+/* The program's own engine, whose workspace had no room when it was to be timed. It runs all the same, since nothing is
+ * known to be faster (mdnn_conv_plan_time_engine), so no other time is of use. */
+static bool is_own_untimed(const mdnn_measurement_t *measurement)
+{
+    const mdnn_engine_offer_t *const own = measurement->request.callers_own;
+    const int64_t batch = mdnn_problem_batch(measurement->problem);
+    uint64_t bytes;
+    return own &&
+           mdnn_candidate_table_engine_lacks_memory(measurement->table, &own->engine, batch,
+                                                    &bytes) &&
+           bytes <= measurement->request.limit_bytes && !MDNN_FAULT(ALL_ARE_TRIED_FOR_NOTHING);
+}
+
 /* Whether the engine or algorithm is not among the few. The program's own engine is. */
 static bool is_beyond_few(mdnn_measurement_t *measurement, const mdnn_cost_row_t *row, int index)
 {
     const mdnn_engine_offer_t *const offer = mdnn_candidate_engine(measurement->table, index);
     if (!measurement->request.few)
         return false;
-    if (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_DEFERRED)
+    if (mdnn_cost_row_look(row, index)->state == MDNN_CANDIDATE_DEFERRED ||
+        (is_own_untimed(measurement) && !(offer && is_own(measurement, offer))))
         return true;
     if (index < MDNN_CANDIDATE_LEGACY)
         return !mdnn_candidate_is_shortlisted(measurement, index);
@@ -293,7 +307,7 @@ static mdnn_status_t settle_listed(mdnn_measurement_t *measurement, mdnn_cost_ro
 /* More would not help where nothing can be timed, since memory is short. */
 static bool are_enough(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row)
 {
-    return serving(measurement, row, 0) > 0 ||
+    return serving(measurement, row, 0) > 0 || is_own_untimed(measurement) ||
            (measurement->has_scratch && measurement->capacity_images == 0);
 }
 

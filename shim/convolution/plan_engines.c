@@ -89,8 +89,9 @@ static double time_engine(mdnn_conv_plan_t *plan, const mdnn_call_t *call, uint6
     const mdnn_engine_t *const engine = &call->caller_engine->engine;
     const int64_t batch = mdnn_problem_batch(&plan->key.problem);
     const double ms = mdnn_candidate_table_engine_ms(plan->costs, engine, batch);
+    uint64_t bytes;
     const bool lacks_memory =
-        mdnn_candidate_table_engine_lacks_memory(plan->costs, engine, batch) &&
+        mdnn_candidate_table_engine_lacks_memory(plan->costs, engine, batch, &bytes) &&
         !MDNN_FAULT(OWN_PLAN_GIVES_WAY_UNTIMED);
     return ms > 0 ? ms : status == MDNN_STATUS_BUSY ? 0 : lacks_memory ? MDNN_FASTEST_MS : -1;
 }
