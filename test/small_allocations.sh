@@ -40,11 +40,20 @@ beside() { # safety
     done
 }
 
-plan 6
+# Three times the budget, of which no tensor is larger than half a chunk.
+alone() { # safety
+    by_itself "$small" alone $((96 * mebibyte)) || return 1
+    MICRODNN_MEMORY_SAFETY=$1 under $((32 * mebibyte)) "$small" alone $((96 * mebibyte)) || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 0 and memory['out_bytes'] > 64 * $mebibyte" && said_nothing
+}
+
+plan 8
 check "phases of tensors of different sizes follow each other" phases
 check "lengths that vary take a tenth more than they need: 600 MiB" small_lengths
 check "lengths that vary take a tenth more than they need: 6 GiB" lengths $((6 * gibibyte))
 check "small allocations lock no large one out" beside fast
 check "likewise with safety = host" beside host
 check "likewise with safety = verify" beside verify
+check "small allocations that do not fit together leave" alone fast
+check "likewise where memory that is away is mapped" alone host
 finish

@@ -71,15 +71,38 @@ bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes)
            mdnn_memory_stuck_bytes(memory) + bytes + operation <= bytes_allowed(memory);
 }
 
+/* What never leaves leaves this to ranges, though none may have come yet: what there is no room for otherwise takes turns
+ * in it. */
+static uint64_t bytes_for_ranges(const mdnn_memory_t *memory)
+{
+    enum { PART = 16 };
+    const uint64_t chunks = memory->config.budget_bytes / memory->chunk_bytes;
+    return MDNN_FAULT(SLABS_FILL_THE_BUDGET) ? 0 : chunks / PART * memory->chunk_bytes;
+}
+
+static bool leaves_some(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    return mdnn_memory_stuck_bytes(memory) + bytes + bytes_for_ranges(memory) <=
+           bytes_allowed(memory);
+}
+
+bool mdnn_memory_may_stay(mdnn_memory_t *memory, uint64_t bytes)
+{
+    return mdnn_memory_can_hold(memory, bytes) && leaves_some(memory, bytes);
+}
+
 /* A range of its own wastes most of a chunk, and the large operation for which it can leave may
- * never come again: all of them together are not to waste more than the budget. */
-bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks)
+ * never come again: all of them together are not to waste more than the budget. Of ranges of tiny allocations host memory
+ * would hold few, so slabs of those may take all that there is. */
+bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, bool tiny)
 {
     const uint64_t bytes = chunks * memory->chunk_bytes;
-    if (memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes &&
-        !MDNN_FAULT(TINY_RANGES_WASTE_ALL))
-        return mdnn_memory_ranges_fit(memory, bytes);
-    return mdnn_memory_can_hold(memory, bytes);
+    const bool wastes_all =
+        memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes &&
+        !MDNN_FAULT(TINY_RANGES_WASTE_ALL);
+    const bool fits =
+        wastes_all ? mdnn_memory_ranges_fit(memory, bytes) : mdnn_memory_can_hold(memory, bytes);
+    return fits && (tiny || leaves_some(memory, bytes));
 }
 
 /* ---- what an operation names together ---- */

@@ -16,8 +16,8 @@
  *
  * Small requests become blocks of slabs. A slab is one chunk at the end of the reservation, where slabs do not separate
  * other ranges; each is cut into blocks as requests come. Slabs cannot leave. A slab without a block in use is kept
- * like a released range: its chunk serves blocks again, or any other request. If no further slab is allowed
- * (may_be_slabs), a small request gets a range of its own.
+ * like a released range: its chunk serves blocks again, or any other request. Tiny blocks (at most a 64th of a chunk) have
+ * slabs of their own. If no further slab is allowed (may_be_slabs), a small request gets a range of its own.
  *
  * A live range keeps its addresses, but may be hidden (its chunks are unmapped), give chunks to other ranges and take
  * chunks back. The chunks that it has belong to its first steps, and those that are mapped come before those that
@@ -51,8 +51,8 @@ typedef struct mdnn_ranges_device {
     bool (*is_done)(void *context, mdnn_stream_point_t point);
     /* Gives back a chunk that is mapped nowhere. NULL if mdnn_ranges_shrink is never called. */
     mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk);
-    /* Whether this many more slabs may have blocks in use; NULL: always. Only acquire calls it. */
-    bool (*may_be_slabs)(void *context, uint64_t chunks);
+    /* Whether this many more slabs may have blocks in use, tiny ones or others; NULL: always. Only acquire calls it. */
+    bool (*may_be_slabs)(void *context, uint64_t chunks, bool tiny);
 } mdnn_ranges_device_t;
 
 typedef struct mdnn_ranges_config {

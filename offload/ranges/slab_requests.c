@@ -129,10 +129,17 @@ static mdnn_status_t take(mdnn_ranges_t *ranges, unsigned kind, const place_t *p
     return MDNN_STATUS_OK;
 }
 
-static bool may_be_slabs(const mdnn_ranges_t *ranges, uint64_t chunks)
+static unsigned kind_of(const mdnn_ranges_t *ranges, uint64_t room)
+{
+    return room <= ranges->config.chunk_bytes / TINY_PARTS && !MDNN_FAULT(TINY_ONES_LIE_ANYWHERE);
+}
+
+/* Whether so many slabs may come into use for a block. */
+static bool may_be_slabs(const mdnn_ranges_t *ranges, uint64_t room, uint64_t chunks)
 {
     return !ranges->device.may_be_slabs || MDNN_FAULT(SLABS_HOLD_ALL) ||
-           ranges->device.may_be_slabs(ranges->context, chunks);
+           ranges->device.may_be_slabs(ranges->context, chunks,
+                                       room <= ranges->config.chunk_bytes / TINY_PARTS);
 }
 
 static search_t search_runs(mdnn_ranges_t *ranges, unsigned kind, uint64_t room, uint64_t stream)
@@ -154,7 +161,8 @@ static mdnn_status_t acquire(mdnn_ranges_t *ranges, unsigned kind, uint64_t room
     const unsigned most =
         behind || MDNN_FAULT(BLOCKS_IN_USE_ELSEWHERE_SERVE) ? UINT_MAX : WAIT_COST - 1;
     const place_t *const best = &search.best, *const filled = &search.filled;
-    if (best->run && best->cost <= most && (best->empty == 0 || may_be_slabs(ranges, best->empty)))
+    if (best->run && best->cost <= most &&
+        (best->empty == 0 || may_be_slabs(ranges, room, best->empty)))
         return take(ranges, kind, best, stream, block);
     return filled->run && filled->cost <= most ? take(ranges, kind, filled, stream, block)
                                                : MDNN_STATUS_NOT_FOUND;
@@ -165,7 +173,7 @@ static mdnn_status_t acquire_free(mdnn_ranges_t *ranges, unsigned kind, uint64_t
                                   uint64_t stream, mdnn_block_t **block)
 {
     mdnn_status_t status = acquire(ranges, kind, room, stream, false, block);
-    if (status == MDNN_STATUS_NOT_FOUND && may_be_slabs(ranges, 1)) {
+    if (status == MDNN_STATUS_NOT_FOUND && may_be_slabs(ranges, room, 1)) {
         status = mdnn_slab_make(ranges, kind);
         if (status == MDNN_STATUS_OK)
             status = acquire(ranges, kind, room, stream, false, block);
@@ -198,11 +206,6 @@ static uint64_t room_of(uint64_t bytes)
     if (MDNN_FAULT(BLOCKS_OF_POWERS_OF_TWO))
         return next_power(bytes);
     return (bytes + MDNN_GRANULE - 1) / MDNN_GRANULE * MDNN_GRANULE;
-}
-
-static unsigned kind_of(const mdnn_ranges_t *ranges, uint64_t room)
-{
-    return room <= ranges->config.chunk_bytes / TINY_PARTS && !MDNN_FAULT(TINY_ONES_LIE_ANYWHERE);
 }
 
 mdnn_status_t mdnn_slab_acquire(mdnn_ranges_t *ranges, uint64_t bytes, uint64_t stream, bool behind,

@@ -6,6 +6,7 @@
  *   small_allocations lengths BYTES   sequences of random length, of about so many bytes at the
  * most small_allocations need BYTES      says what `lengths` has at its peak; needs no GPU
  *   small_allocations beside BYTES    a large buffer of so many bytes beside small ones
+ *   small_allocations alone BYTES     nothing but tensors of a size, of so many bytes together
  *
  * Exit status 0 if all was right. */
 #include <stdbool.h>
@@ -162,6 +163,27 @@ static void beside(size_t bytes)
     free(model);
 }
 
+/* ---- alone ---- */
+
+static void alone(size_t bytes)
+{
+    static tensor_t tensors[SMALL];
+    const size_t each = (700 << 10) + pick(300 << 10), count = bytes / each;
+    uint32_t *const model = malloc(each);
+    CHECK(model && count <= SMALL);
+    for (size_t i = 0; i < count; i++) {
+        CUDA(cudaMalloc(&tensors[i].address, each));
+        CUDA(cudaMemset(tensors[i].address, (int)i % 256, each));
+    }
+    for (size_t i = 0; i < 2 * count; i++) {
+        memset(model, (int)(i % count) % 256, each);
+        read_back(tensors[i % count].address, model, each);
+    }
+    for (size_t i = 0; i < count; i++)
+        CUDA(cudaFree(tensors[i].address));
+    free(model);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
@@ -178,6 +200,8 @@ int main(int argc, char **argv)
         lengths(bytes, true);
     else if (strcmp(argv[1], "beside") == 0)
         beside(bytes);
+    else if (strcmp(argv[1], "alone") == 0)
+        alone(bytes);
     else
         CHECK(!"a program");
     CUDA(cudaDeviceSynchronize());

@@ -1401,6 +1401,29 @@ CASE(small_ones_leave_room_for_operations)
     end_memory();
 }
 
+/* If there are more of them than the budget has room for, the last ones take turns. */
+static void more_than_there_is_room_for(uint64_t bytes, uint64_t min_bytes)
+{
+    enum { CHUNKS = 32, MANY = 160 };
+    uint64_t some[MANY];
+    memory_with_slabs(CHUNKS, min_bytes);
+    for (uint32_t i = 0; i < MANY; i++) {
+        some[i] = allocate_bytes(bytes, 0);
+        touch(some[i], 0, 100 + i);
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        name_and_touch(some[i], 100 + i, 300 + i);
+    for (uint32_t i = 0; i < MANY; i++)
+        name_and_touch(some[i], 300 + i, 1);
+    end_memory();
+}
+
+CASE(more_small_ones_than_the_budget_holds_take_turns)
+{
+    more_than_there_is_room_for(MODEL_CHUNK / 2, 0);
+    more_than_there_is_room_for(MODEL_CHUNK, 2 * MODEL_CHUNK);
+}
+
 /* What is too small to leave leaves all the same, rather than that a larger one cannot return. */
 MEMORY_CASE(what_is_too_small_to_leave_does_not_lock_others_out,
             memory_with_slabs(8, 3 * MODEL_CHUNK))
