@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include "config/clock.h"
+#include "config/fault.h"
 #include "config/statistics.h"
 #include "shim/candidates/candidate_foresight.h"
+#include "shim/vmem/virtual_memory.h"
 
 enum { SLICES = 8, REPEATS_MAX = 100 };
 
@@ -68,6 +70,19 @@ static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t im
     return MDNN_STATUS_OK;
 }
 
+/* Whether the program's own engine wants more workspace than there can be beside its operands. Then only a measurement
+ * finds what runs in its place, so it may send away all that can leave. Other threads' operations run all the same. */
+static bool may_take_all(const mdnn_measurement_t *measurement)
+{
+    const mdnn_engine_offer_t *const own = measurement->request.callers_own;
+    uint64_t bytes = 0;
+    return own && mdnn_virtual_has_tails() && !MDNN_FAULT(MEASURING_LEAVES_ROOM_FOR_NOTHING) &&
+           mdnn_candidate_table_engine_lacks_memory(measurement->table, &own->engine,
+                                                    mdnn_problem_batch(measurement->problem),
+                                                    &bytes) &&
+           bytes > measurement->request.limit_bytes;
+}
+
 /* As many images as the device has room for; larger parts are extrapolated. */
 static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
 {
@@ -83,6 +98,7 @@ static mdnn_status_t open_scratch(mdnn_measurement_t *measurement)
         mdnn_own_stream_enter(measurement->call.cudnn, stream, &own, &measurement->own_handle));
     MDNN_TRY(mdnn_scratch_init(&measurement->scratch, driver, own));
     measurement->has_scratch = true;
+    measurement->scratch.takes_all = may_take_all(measurement);
     int64_t images = mdnn_problem_batch(measurement->problem);
     mdnn_status_t status;
     while ((status = reserve_tensors(measurement, images)) == MDNN_STATUS_OUT_OF_DEVICE_MEMORY &&

@@ -54,6 +54,8 @@ bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, s
 /* The most bytes of workspace that an operation may use beside operands of these sizes, on the current device;
  * UINT64_MAX without a budget. */
 uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count);
+/* Whether operations on the current device run though there is no room for what they name (docs/design/tail.md). */
+bool mdnn_virtual_has_tails(void);
 
 /* Which memory an operation may use. */
 typedef enum mdnn_virtual_reach {

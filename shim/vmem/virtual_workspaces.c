@@ -77,6 +77,19 @@ uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count)
     return bytes;
 }
 
+bool mdnn_virtual_has_tails(void)
+{
+    mdnn_virtual_device_t *const device = mdnn_virtual_on() ? mdnn_virtual_current() : NULL;
+    bool has = false;
+    if (!device)
+        return false;
+    mdnn_lock(&device->lock);
+    if (device->memory)
+        has = mdnn_memory_has_tails(device->memory);
+    mdnn_unlock(&device->lock);
+    return has;
+}
+
 /* ---- lent ---- */
 
 bool mdnn_virtual_calls_on(void)

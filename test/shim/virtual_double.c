@@ -389,6 +389,11 @@ bool mdnn_virtual_workspace_fits(uint64_t workspace, const uint64_t *operands, s
     return true;
 }
 
+bool mdnn_virtual_has_tails(void)
+{
+    return false;
+}
+
 uint64_t mdnn_virtual_room_beside(const uint64_t *sizes, size_t count)
 {
     (void)sizes, (void)count;
