@@ -80,6 +80,7 @@ beside_others() { # the driver needs one of 32 MiB
 tails() { limited 120 test/tail.sh; }
 loans() { limited 120 test/loans.sh; }
 few_candidates() { limited 120 test/few_candidates.sh; }
+memory_tool() { limited 120 sh test/memory_tool.sh; }
 library_calls() { unnamed library_calls "$@"; }
 pointer_tables() { unnamed pointer_tables "$@"; }
 pointer_tables_above_the_budget() {

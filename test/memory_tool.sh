@@ -110,6 +110,14 @@ times = [float(line.split()[1]) for line in lines if line.startswith("variant ")
 assert abs(sum(times) / 1e3 - m["compute_ms"]) < 1e-3 * m["compute_ms"], (sum(times), m)
 assert lines[-1] == "end", lines[-1]'
 }
+# Where recording an event takes a stream 20 us, as if an H200 were fifteen times slower at it.
+events_take_no_time_of_operations() {
+    train none 8 --memory 10m && MICRODNN_SIM_EVENT_NS=20000 train events 8 --memory 10m && python '
+none, events = memory("none"), memory("events")
+more_us = 1e3 * (events["compute_ms"] - none["compute_ms"]) / events["period_operations"]
+assert events["period_operations"] == none["period_operations"] > 20, (none, events)
+assert none["compute_ms"] > 0 and more_us < 14, more_us'
+}
 # `run` refuses such a name; the library, which sees it later, goes on.
 a_record_that_cannot_be_written_is_no_reason_to_stop() {
     ! train record 8 --memory 10m --record "$work/missing/run.record" &&
@@ -227,7 +235,7 @@ verify_reads_all_statistics() {
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
 
-plan 17
+plan 18
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'a budget can be a share of the memory of the device' a_budget_can_be_a_share_of_the_device
 check 'statistics tell what was held and moved' statistics_tell_what_moved
@@ -238,6 +246,7 @@ else
     skip 'traces of several ranks and tools can be shown together' 'there is no jq'
 fi
 check 'the iteration that repeats is recorded' the_iteration_is_recorded
+check 'the events that time an operation are not counted' events_take_no_time_of_operations
 check 'a record that cannot be written is no reason to stop' a_record_that_cannot_be_written_is_no_reason_to_stop
 check 'a budget below the floor is refused and a better one named' a_budget_below_the_floor_is_refused_with_a_better_one
 check 'verify finds a training program clean' verify_is_clean

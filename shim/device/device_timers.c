@@ -1,6 +1,7 @@
 /* Times of stretches of streams, by two events each. */
 #include "shim/device/memory_device_internal.h"
 
+#include "config/fault.h"
 #include "config/log.h"
 
 static bool make_timer(const mdnn_driver_t *driver, mdnn_device_timer_t *timer)
@@ -31,19 +32,25 @@ typedef struct launch_trial {
     uint64_t host, bytes;
 } launch_trial_t;
 
-/* Something small, timed on a device that is idle, or busy until all of it is enqueued. < 0: it failed. */
-static double small_us(const launch_trial_t *trial, bool busy)
+typedef enum trial_kind {
+    IDLE,   /* something small, on a device that is idle */
+    BUSY,   /* the same on one that is busy until all of it is enqueued */
+    NOTHING /* nothing, likewise */
+} trial_kind_t;
+
+/* The time between two events. < 0: it failed. */
+static double trial_us(const launch_trial_t *trial, trial_kind_t kind)
 {
     enum { SMALL_BYTES = 16, COPIES = 4 };
     const mdnn_driver_t *const driver = trial->memory->config.driver;
     float ms = -1;
     CUresult result = driver->cuStreamSynchronize(trial->stream);
-    for (int i = 0; busy && i < COPIES && result == CUDA_SUCCESS; i++)
+    for (int i = 0; kind != IDLE && i < COPIES && result == CUDA_SUCCESS; i++)
         result = mdnn_copy_enqueue(&trial->memory->ways, true, trial->device, trial->host,
                                    trial->bytes, trial->stream);
     if (result == CUDA_SUCCESS)
         result = driver->cuEventRecord(trial->timer->begin, trial->stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && kind != NOTHING)
         result = driver->cuMemcpyDtoDAsync(trial->device, trial->device + trial->bytes / 2,
                                            SMALL_BYTES, trial->stream);
     if (result == CUDA_SUCCESS)
@@ -53,12 +60,12 @@ static double small_us(const launch_trial_t *trial, bool busy)
     return (double)ms * 1e3;
 }
 
-static double least_small_us(const launch_trial_t *trial, bool busy)
+static double least_trial_us(const launch_trial_t *trial, trial_kind_t kind)
 {
     enum { ROUNDS = 5 };
-    double least_us = small_us(trial, busy);
+    double least_us = trial_us(trial, kind);
     for (int i = 1; i < ROUNDS && least_us >= 0; i++) {
-        const double us = small_us(trial, busy);
+        const double us = trial_us(trial, kind);
         least_us = us < least_us ? us : least_us;
     }
     return least_us;
@@ -75,11 +82,14 @@ void mdnn_device_measure_launch(mdnn_device_memory_t *memory, CUdeviceptr device
                                   .bytes = bytes};
     if (trial.timer->taken || !make_timer(memory->config.driver, trial.timer))
         return;
-    const double busy_us = least_small_us(&trial, true);
-    const double idle_us = busy_us >= 0 ? least_small_us(&trial, false) : -1;
+    const double busy_us = least_trial_us(&trial, BUSY);
+    const double idle_us = busy_us >= 0 ? least_trial_us(&trial, IDLE) : -1;
+    const double nothing_us = idle_us >= 0 ? least_trial_us(&trial, NOTHING) : -1;
     memory->launch_us = idle_us > busy_us ? idle_us - busy_us : 0;
-    MDNN_LOG(MDNN_LOG_INFO, "memory", "a launch reaches an idle device in %.1f us",
-             memory->launch_us);
+    memory->events_us = nothing_us > 0 && nothing_us <= busy_us ? nothing_us : 0;
+    MDNN_LOG(MDNN_LOG_INFO, "memory",
+             "a launch reaches an idle device in %.1f us; two events in a row are %.1f us apart",
+             memory->launch_us, memory->events_us);
 }
 
 uint64_t mdnn_device_time_begin(void *context, uint64_t stream, bool operation)
@@ -110,12 +120,15 @@ void mdnn_device_time_end(void *context, uint64_t stream, uint64_t token)
     timer->ended = record(memory, timer->end, stream);
 }
 
-/* A device that is idle reaches the first event at once, and waits for the launch. */
+/* A device that is idle reaches the first event at once, and waits for the launch. The events themselves take time, which
+ * is little beside a copy. */
 static double time_of(const mdnn_device_memory_t *memory, const mdnn_device_timer_t *timer,
                       double elapsed_us)
 {
-    const double launch_us = timer->alone ? memory->launch_us : 0;
-    return elapsed_us > launch_us ? elapsed_us - launch_us : 0;
+    const double events_us =
+        timer->operation && !MDNN_FAULT(EVENTS_TAKE_NO_TIME) ? memory->events_us : 0;
+    const double beside_us = events_us + (timer->alone ? memory->launch_us : 0);
+    return elapsed_us > beside_us ? elapsed_us - beside_us : 0;
 }
 
 mdnn_status_t mdnn_device_time_read(void *context, uint64_t token, double *time_us)

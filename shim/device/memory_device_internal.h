@@ -59,6 +59,7 @@ struct mdnn_device_memory {
     /* a token is a place in this array, from 1 on */
     mdnn_device_timer_t timers[MDNN_DEVICE_TIMERS];
     double launch_us; /* how long a launch takes to reach an idle device; 0: not known */
+    double events_us; /* between two events with nothing between them; 0: not known */
 };
 
 /* ---- memory_device.c ---- */
@@ -108,7 +109,7 @@ uint32_t mdnn_device_opened_here(void *context);
 
 /* ---- device_timers.c ---- */
 
-/* Measures launch_us by copies within memory at `device` and to `host`, both of `bytes` and the caller's. Waits for
+/* Measures launch_us and events_us by copies within memory at `device` and to `host`, both of `bytes` and the caller's. Waits for
  * these copies only. */
 void mdnn_device_measure_launch(mdnn_device_memory_t *memory, CUdeviceptr device, uint64_t host,
                                 uint64_t bytes);

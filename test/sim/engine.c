@@ -102,6 +102,7 @@ static void configure_locked(void)
     sim_engine.mode = mode && !strcmp(mode, "timing") ? SIM_TIMING : SIM_COMPUTE;
     sim_engine.peer_access = environment_number("MICRODNN_SIM_PEERS", 0) != 0;
     sim_engine.unnamed_allowed = environment_number("MICRODNN_SIM_UNNAMED", 0) != 0;
+    sim_engine.event_us = (double)environment_number("MICRODNN_SIM_EVENT_NS", 0) / 1e3;
     sim_engine.clean = environment_number("MICRODNN_SIM_POISON", 1) == 0;
     sim_engine.host_handles = environment_number("MICRODNN_SIM_HOST_HANDLES", 1) != 0;
     sim_engine.limit_bytes = environment_number("MICRODNN_SIM_LIMIT", 0);

@@ -169,6 +169,7 @@ typedef struct sim_engine {
     bool peer_access;     /* devices can reach each other's memory */
     bool host_handles;    /* cuMemCreate makes memory of the host */
     bool clean;           /* fresh memory is zero, not poisoned */
+    double event_us;      /* how long a stream takes to record an event */
     bool unnamed_allowed; /* kernels may touch memory that no parameter of theirs names */
     int device_count;
     int switch_devices; /* devices that share one switch; at least 1 */

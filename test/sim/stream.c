@@ -371,6 +371,10 @@ static CUresult event_record(CUevent event, CUstream handle)
     if (stream->capture)
         return sim_capture_record(stream, event);
     sim_work_t mark = {.kind = SIM_MARK};
+    if (sim_engine.event_us > 0) {
+        mark.unit = SIM_UNIT_COMPUTE;
+        mark.amount = sim_engine.event_us;
+    }
     sim_op_t *op = sim_op_hold(sim_stream_submit(stream, &mark, NULL, 0));
     sim_op_drop(event->op);
     event->op = op;
