@@ -40,14 +40,20 @@ beside() { # safety
     done
 }
 
-# Three times the budget, of which no tensor is larger than half a chunk.
+# Twice the budget, of which no tensor is larger than half a chunk.
 alone() { # safety
-    by_itself "$small" alone $((96 * mebibyte)) || return 1
-    MICRODNN_MEMORY_SAFETY=$1 under $((32 * mebibyte)) "$small" alone $((96 * mebibyte)) || { cat "$log"; return 1; }
-    holds "$in_budget and memory['refused'] == 0 and memory['out_bytes'] > 64 * $mebibyte" && said_nothing
+    by_itself "$small" alone $((256 * mebibyte)) || return 1
+    MICRODNN_MEMORY_SAFETY=$1 under $((128 * mebibyte)) "$small" alone $((256 * mebibyte)) || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 0 and memory['out_bytes'] > 128 * $mebibyte" && said_nothing
 }
 
-plan 8
+# They fill the budget, and nothing moves; the last ones have ranges.
+exactly() {
+    under $((128 * mebibyte)) "$small" alone $((127 * mebibyte)) || { cat "$log"; return 1; }
+    holds "$in_budget and memory['refused'] == 0 and memory['out_bytes'] < 16 * $mebibyte" && said_nothing
+}
+
+plan 9
 check "phases of tensors of different sizes follow each other" phases
 check "lengths that vary take a tenth more than they need: 600 MiB" small_lengths
 check "lengths that vary take a tenth more than they need: 6 GiB" lengths $((6 * gibibyte))
@@ -55,5 +61,6 @@ check "small allocations lock no large one out" beside fast
 check "likewise with safety = host" beside host
 check "likewise with safety = verify" beside verify
 check "small allocations that do not fit together leave" alone fast
+check "small allocations that fit stay" exactly
 check "likewise where memory that is away is mapped" alone host
 finish

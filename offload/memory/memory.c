@@ -70,9 +70,9 @@ static bool is_done(void *context, mdnn_stream_point_t point)
     return memory->device.is_done(memory->context, point);
 }
 
-static bool may_be_slabs(void *context, uint64_t chunks, bool tiny)
+static bool may_be_slabs(void *context, uint64_t chunks, uint64_t room)
 {
-    return mdnn_memory_may_be_slabs(context, chunks, tiny);
+    return mdnn_memory_may_be_slabs(context, chunks, room);
 }
 
 mdnn_status_t mdnn_memory_create(const mdnn_memory_config_t *config,

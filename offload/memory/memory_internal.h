@@ -373,8 +373,8 @@ bool mdnn_memory_counts(const mdnn_memory_t *memory, uint64_t bytes);
 uint64_t mdnn_memory_least_budget(const mdnn_memory_t *memory);
 /* Whether a range of that size may stay for ever, since it is smaller than what is to leave. */
 bool mdnn_memory_may_stay(mdnn_memory_t *memory, uint64_t bytes);
-/* Whether this many more chunks may be slabs in use, for tiny blocks or others. */
-bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, bool tiny);
+/* Whether this many more chunks may be slabs in use, for a block that takes `room`. */
+bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, uint64_t room);
 /* Notes that the range can leave from now on. */
 void mdnn_allocation_note_movable(mdnn_memory_t *memory, const mdnn_allocation_t *allocation);
 /* What a small allocation wastes by having a range of its own; 0 for other allocations. */

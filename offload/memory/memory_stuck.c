@@ -72,12 +72,12 @@ bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes)
 }
 
 /* What never leaves leaves this to ranges, though none may have come yet: what there is no room for otherwise takes turns
- * in it. */
+ * in it, and an operation can copy from one to another. No more, since what fits in slabs would take turns, too. */
 static uint64_t bytes_for_ranges(const mdnn_memory_t *memory)
 {
-    enum { PART = 16 };
-    const uint64_t chunks = memory->config.budget_bytes / memory->chunk_bytes;
-    return MDNN_FAULT(SLABS_FILL_THE_BUDGET) ? 0 : chunks / PART * memory->chunk_bytes;
+    enum { MOST = 2, PART = 32 };
+    const uint64_t chunks = bytes_allowed(memory) / memory->chunk_bytes / PART;
+    return MDNN_FAULT(SLABS_FILL_THE_BUDGET) ? 0 : mdnn_min(chunks, MOST) * memory->chunk_bytes;
 }
 
 static bool leaves_some(const mdnn_memory_t *memory, uint64_t bytes)
@@ -92,17 +92,18 @@ bool mdnn_memory_may_stay(mdnn_memory_t *memory, uint64_t bytes)
 }
 
 /* A range of its own wastes most of a chunk, and the large operation for which it can leave may
- * never come again: all of them together are not to waste more than the budget. Of ranges of tiny allocations host memory
- * would hold few, so slabs of those may take all that there is. */
-bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, bool tiny)
+ * never come again: all of them together are not to waste more than the budget. Little ones waste host memory, too, so
+ * slabs of those may take all that there is; for others there are always ranges. */
+bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, uint64_t room)
 {
+    enum { LITTLE_PARTS = 8 };
     const uint64_t bytes = chunks * memory->chunk_bytes;
     const bool wastes_all =
         memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes &&
         !MDNN_FAULT(TINY_RANGES_WASTE_ALL);
     const bool fits =
         wastes_all ? mdnn_memory_ranges_fit(memory, bytes) : mdnn_memory_can_hold(memory, bytes);
-    return fits && (tiny || leaves_some(memory, bytes));
+    return fits && (room * LITTLE_PARTS <= memory->chunk_bytes || leaves_some(memory, bytes));
 }
 
 /* ---- what an operation names together ---- */

@@ -9,7 +9,8 @@
 typedef struct mdnn_best_plan_request {
     mdnn_move_plan_request_t plan; /* of the period with whole ranges */
     uint64_t chunk_bytes;          /* parts are multiples of this; 0: ranges stay whole */
-    bool patient; /* with effort 0: as many replays as about a second of one core allows */
+    bool
+        patient; /* with effort 0: as many replays as a tenth of a second of one core allows, or 200 */
 } mdnn_best_plan_request_t;
 
 /* *parts says what moves in *plan; both are the caller's. Fails as mdnn_move_plan and mdnn_parts_cut do, and then

@@ -51,8 +51,8 @@ typedef struct mdnn_ranges_device {
     bool (*is_done)(void *context, mdnn_stream_point_t point);
     /* Gives back a chunk that is mapped nowhere. NULL if mdnn_ranges_shrink is never called. */
     mdnn_status_t (*destroy_chunk)(void *context, uint64_t chunk);
-    /* Whether this many more slabs may have blocks in use, tiny ones or others; NULL: always. Only acquire calls it. */
-    bool (*may_be_slabs)(void *context, uint64_t chunks, bool tiny);
+    /* Whether this many more slabs may come into use, for a block that takes `room`; NULL: always. Only acquire calls it. */
+    bool (*may_be_slabs)(void *context, uint64_t chunks, uint64_t room);
 } mdnn_ranges_device_t;
 
 typedef struct mdnn_ranges_config {

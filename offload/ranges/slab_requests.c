@@ -138,8 +138,7 @@ static unsigned kind_of(const mdnn_ranges_t *ranges, uint64_t room)
 static bool may_be_slabs(const mdnn_ranges_t *ranges, uint64_t room, uint64_t chunks)
 {
     return !ranges->device.may_be_slabs || MDNN_FAULT(SLABS_HOLD_ALL) ||
-           ranges->device.may_be_slabs(ranges->context, chunks,
-                                       room <= ranges->config.chunk_bytes / TINY_PARTS);
+           ranges->device.may_be_slabs(ranges->context, chunks, room);
 }
 
 static search_t search_runs(mdnn_ranges_t *ranges, unsigned kind, uint64_t room, uint64_t stream)

@@ -65,15 +65,22 @@ static void count_peak(const mdnn_scratch_t *scratch)
     mdnn_count_peak(MDNN_COUNTER_scratch_bytes_peak, total);
 }
 
-/* OUT_OF_DEVICE_MEMORY: so much is not there beside what is left to the program. */
-static mdnn_status_t leave_room(uint64_t bytes)
+/* OUT_OF_DEVICE_MEMORY: so much is not there beside what is left to the program: room for its largest operation so far,
+ * or, with takes_all, only for memory of other threads that is not virtual. */
+static mdnn_status_t leave_room(const mdnn_scratch_t *scratch, uint64_t bytes)
 {
+    enum { PART = 8 };
     size_t available, total;
     if (mdnn_device_info(&available, &total) != CUDA_SUCCESS)
         return MDNN_STATUS_DEVICE;
-    const bool too_little = available < reserve_bytes && !MDNN_FAULT(SIZE_UNDERFLOW);
-    return too_little || bytes > available - reserve_bytes ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
-                                                           : MDNN_STATUS_OK;
+    uint64_t left = reserve_bytes;
+    if (scratch->takes_all) {
+        available = mdnn_virtual_room_beside(NULL, 0);
+        left = available / PART < left ? available / PART : left;
+    }
+    const bool too_little = available < left && !MDNN_FAULT(SIZE_UNDERFLOW);
+    return too_little || bytes > available - left ? MDNN_STATUS_OUT_OF_DEVICE_MEMORY
+                                                  : MDNN_STATUS_OK;
 }
 
 mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, uint64_t bytes)
@@ -84,8 +91,7 @@ mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t u
     release(scratch, use);
     if (grows)
         mdnn_own_stream_give_back(scratch->own);
-    if (!scratch->takes_all)
-        MDNN_TRY(leave_room(bytes));
+    MDNN_TRY(leave_room(scratch, bytes));
     if (mdnn_own_stream_allocate(scratch->own, &scratch->blocks[use], bytes) != CUDA_SUCCESS) {
         scratch->blocks[use] = 0;
         return MDNN_STATUS_OUT_OF_DEVICE_MEMORY;

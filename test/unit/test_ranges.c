@@ -107,10 +107,10 @@ static mdnn_status_t unmap_chunk(void *context, uint64_t address, uint64_t chunk
     return MDNN_STATUS_OK;
 }
 
-static bool may_be_slabs(void *context, uint64_t chunks, bool tiny)
+static bool may_be_slabs(void *context, uint64_t chunks, uint64_t room)
 {
     (void)context;
-    (void)tiny;
+    assert_true(room > 0 && room <= CHUNK);
     assert_true(chunks > 0);
     return mdnn_ranges_counts(ranges).chunks_slab + chunks <= model.most_slabs;
 }
