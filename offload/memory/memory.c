@@ -288,7 +288,7 @@ mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory)
 
 uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory)
 {
-    const uint64_t largest = memory->report.largest_operation_bytes,
+    const uint64_t largest = memory->largest_whole_bytes,
                    live = memory->live_room_bytes; /* no operation on what is alive takes more */
     const uint64_t most =
         largest < live || MDNN_FAULT(FREE_MEMORY_LACKS_WHAT_IS_GONE) ? largest : live;

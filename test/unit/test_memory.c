@@ -2864,6 +2864,24 @@ MEMORY_CASE(a_tail_that_cannot_be_mapped_is_none, tailed_memory(4))
     name_and_touch(first, 6, 7);
 }
 
+/* An operation that is larger than the budget has a tail whenever it comes, so no room is kept for it. */
+MEMORY_CASE(after_what_has_a_tail_memory_is_free, tailed_memory(8))
+{
+    const uint64_t small = allocate_written(3, 5);
+    name_and_touch(small, 5, 6);
+    const uint64_t large = allocate(11);
+    ok(operate(large, 0, MDNN_USE_WRITE));
+    release(large);
+    settle();
+    (void)allocate(4); /* so much lives that an operation could name as much again */
+    (void)allocate(4);
+    assert_int_equal(mdnn_memory_available(memory), 5 * MODEL_CHUNK);
+    const uint64_t whole = allocate(8);
+    ok(operate(whole, 0, MDNN_USE_WRITE));
+    assert_int_equal(mdnn_memory_available(memory), 0);
+    name_and_touch(small, 6, 7);
+}
+
 MEMORY_CASE(a_tail_that_has_not_all_of_its_host_memory_takes_none, tailed_memory(4))
 {
     const uint64_t first = allocate(7);
