@@ -47,7 +47,7 @@ alone() { # safety
     holds "$in_budget and memory['refused'] == 0 and memory['out_bytes'] > 128 * $mebibyte" && said_nothing
 }
 
-# They fill the budget, and nothing moves; the last ones have ranges.
+# They just fit, so hardly anything moves: only the last ones, which have ranges.
 exactly() {
     under $((128 * mebibyte)) "$small" alone $((127 * mebibyte)) || { cat "$log"; return 1; }
     holds "$in_budget and memory['refused'] == 0 and memory['out_bytes'] < 16 * $mebibyte" && said_nothing
@@ -61,6 +61,6 @@ check "small allocations lock no large one out" beside fast
 check "likewise with safety = host" beside host
 check "likewise with safety = verify" beside verify
 check "small allocations that do not fit together leave" alone fast
-check "small allocations that fit stay" exactly
 check "likewise where memory that is away is mapped" alone host
+check "small allocations that fit stay" exactly
 finish

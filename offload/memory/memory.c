@@ -288,8 +288,11 @@ mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory)
 
 uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory)
 {
-    const uint64_t largest = memory->largest_whole_bytes,
-                   live = memory->live_room_bytes; /* no operation on what is alive takes more */
+    const uint64_t whole = memory->largest_whole_bytes;
+    /* It may have a tail in any case by now, since more is stuck. */
+    const uint64_t largest =
+        mdnn_memory_counts(memory, whole) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM) ? whole : 0;
+    const uint64_t live = memory->live_room_bytes; /* no operation on what is alive takes more */
     const uint64_t most =
         largest < live || MDNN_FAULT(FREE_MEMORY_LACKS_WHAT_IS_GONE) ? largest : live;
     const uint64_t taken = mdnn_memory_stuck_bytes(memory) + most;

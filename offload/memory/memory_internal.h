@@ -266,7 +266,9 @@ struct mdnn_memory {
     uint64_t resident_sum;        /* chunks of live ranges and slabs, once for each operation */
     uint64_t stuck_bytes;         /* of ranges that cannot leave, without slabs */
     uint64_t movable_range_bytes; /* no live range that can leave takes more */
-    uint64_t largest_whole_bytes; /* largest_operation_bytes without what has a tail in any case */
+    uint64_t
+        largest_whole_bytes; /* most that one operation named of what can leave, workspaces included, unless it had
+                                     a tail in any case */
     mdnn_recent_t movable_operation_bytes; /* what one operation names of ranges that can leave */
     mdnn_recent_t slab_chunks;             /* slabs in use */
     uint64_t loose_bytes;    /* that ranges of small allocations take beyond what was asked for */

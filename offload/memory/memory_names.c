@@ -155,9 +155,9 @@ static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
                             mdnn_memory_stuck_bytes(memory) + memory->aside_bytes;
     if (memory->report.largest_operation_bytes < sum->bytes)
         memory->report.largest_operation_bytes = sum->bytes;
-    if (memory->largest_whole_bytes < sum->bytes &&
-        (mdnn_memory_counts(memory, sum->bytes) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM)))
-        memory->largest_whole_bytes = sum->bytes;
+    if (memory->largest_whole_bytes < sum->movable_bytes &&
+        (mdnn_memory_counts(memory, sum->movable_bytes) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM)))
+        memory->largest_whole_bytes = sum->movable_bytes;
     if (memory->report.whole_budget_bytes < needed)
         memory->report.whole_budget_bytes = needed;
     const uint64_t least =

@@ -71,8 +71,9 @@ bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes)
            mdnn_memory_stuck_bytes(memory) + bytes + operation <= bytes_allowed(memory);
 }
 
-/* What never leaves leaves this to ranges, though none may have come yet: what there is no room for otherwise takes turns
- * in it, and an operation can copy from one to another. No more, since what fits in slabs would take turns, too. */
+/* What never leaves spares so much for ranges, even if none has come yet: allocations that find no slab take turns there.
+ * Two chunks, so that an operation can copy between two of them; no more, since then small tensors that fit as slabs
+ * would have to take turns, too. */
 static uint64_t bytes_for_ranges(const mdnn_memory_t *memory)
 {
     enum { MOST = 2, PART = 32 };
@@ -91,9 +92,9 @@ bool mdnn_memory_may_stay(mdnn_memory_t *memory, uint64_t bytes)
     return mdnn_memory_can_hold(memory, bytes) && leaves_some(memory, bytes);
 }
 
-/* A range of its own wastes most of a chunk, and the large operation for which it can leave may
- * never come again: all of them together are not to waste more than the budget. Little ones waste host memory, too, so
- * slabs of those may take all that there is; for others there are always ranges. */
+/* A range of its own wastes most of a chunk. All of them together are to waste no more than the budget: above that, slabs
+ * are made although the largest operation, which may never come again, might not fit. They may take the last chunks only
+ * for little blocks; the others go on getting ranges, which waste at most seven eighths of a chunk of host memory each. */
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, uint64_t room)
 {
     enum { LITTLE_PARTS = 8 };

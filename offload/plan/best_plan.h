@@ -9,8 +9,9 @@
 typedef struct mdnn_best_plan_request {
     mdnn_move_plan_request_t plan; /* of the period with whole ranges */
     uint64_t chunk_bytes;          /* parts are multiples of this; 0: ranges stay whole */
-    bool
-        patient; /* with effort 0: as many replays as a tenth of a second of one core allows, or 200 */
+    /* With effort 0: as many replays as a tenth of a second of one core allows; for more than 2,000 operations as many as
+     * the policy likes. */
+    bool patient;
 } mdnn_best_plan_request_t;
 
 /* *parts says what moves in *plan; both are the caller's. Fails as mdnn_move_plan and mdnn_parts_cut do, and then

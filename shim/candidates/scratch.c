@@ -65,8 +65,8 @@ static void count_peak(const mdnn_scratch_t *scratch)
     mdnn_count_peak(MDNN_COUNTER_scratch_bytes_peak, total);
 }
 
-/* OUT_OF_DEVICE_MEMORY: so much is not there beside what is left to the program: room for its largest operation so far,
- * or, with takes_all, only for memory of other threads that is not virtual. */
+/* OUT_OF_DEVICE_MEMORY: so much is not there beside 64 MiB for other threads and room for the largest operation that can
+ * be whole; with takes_all, beside the smaller of these 64 MiB and an eighth of what can leave or is free. */
 static mdnn_status_t leave_room(const mdnn_scratch_t *scratch, uint64_t bytes)
 {
     enum { PART = 8 };

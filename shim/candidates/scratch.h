@@ -26,7 +26,7 @@ typedef struct mdnn_scratch {
     CUdeviceptr blocks[MDNN_SCRATCH_COUNT];  /* 0: none */
     uint64_t bytes[MDNN_SCRATCH_COUNT];
     double call_us;   /* how long the host took per call in the last timing */
-    bool takes_all;   /* nothing is left to what the program may do beside */
+    bool takes_all;   /* leaves no room for operations, and less to others' memory */
     bool cannot_hold; /* the GPU cannot be made to wait until everything is enqueued (`held`) */
 } mdnn_scratch_t;
 
@@ -38,7 +38,7 @@ mdnn_status_t mdnn_scratch_init(mdnn_scratch_t *scratch, const mdnn_driver_t *dr
 void mdnn_scratch_fini(mdnn_scratch_t *scratch);
 
 /* Makes `use` at least `bytes` large; its content is lost. OUT_OF_DEVICE_MEMORY if the device does not have that much
- * beside a reserve for the program (none with `takes_all`); the old block is then gone, too. */
+ * beside a reserve for the program (a smaller one with `takes_all`); the old block is then gone, too. */
 mdnn_status_t mdnn_scratch_reserve(mdnn_scratch_t *scratch, mdnn_scratch_use_t use, uint64_t bytes);
 /* Fills a block with random numbers of `type` between -1 and 1, never zero or denormal: zeros run
  * faster than real data (stream-ordered). */

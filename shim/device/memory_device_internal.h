@@ -109,8 +109,8 @@ uint32_t mdnn_device_opened_here(void *context);
 
 /* ---- device_timers.c ---- */
 
-/* Measures launch_us and events_us by copies within memory at `device` and to `host`, both of `bytes` and the caller's. Waits for
- * these copies only. */
+/* Measures launch_us and events_us by copies within memory at `device` and to `host`, both of `bytes` and the caller's.
+ * Waits for these copies only. */
 void mdnn_device_measure_launch(mdnn_device_memory_t *memory, CUdeviceptr device, uint64_t host,
                                 uint64_t bytes);
 uint64_t mdnn_device_time_begin(void *context, uint64_t stream, bool operation);

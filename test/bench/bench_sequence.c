@@ -293,7 +293,7 @@ int main(int argc, char **argv)
 {
     const int iterations = argc > 3 ? atoi(argv[3]) : 12;
     if (argc < 2) {
-        fprintf(stderr, "usage: bench_sequence FILE [SHARE [ITERATIONS [CHUNK]]]\n");
+        fprintf(stderr, "usage: bench_sequence FILE [SHARE [ITERATIONS [CHUNK [EFFORT]]]]\n");
         return 2;
     }
     read_sequence(argv[1]);
