@@ -110,13 +110,14 @@ times = [float(line.split()[1]) for line in lines if line.startswith("variant ")
 assert abs(sum(times) / 1e3 - m["compute_ms"]) < 1e-3 * m["compute_ms"], (sum(times), m)
 assert lines[-1] == "end", lines[-1]'
 }
-# Where recording an event takes a stream 20 us, as if an H200 were fifteen times slower at it.
+# Where recording an event takes a stream 20 us, as if an H200 were fifteen times slower at it. Marks between the parts of a
+# call of cuDNN are left.
 events_take_no_time_of_operations() {
     train none 8 --memory 10m && MICRODNN_SIM_EVENT_NS=20000 train events 8 --memory 10m && python '
 none, events = memory("none"), memory("events")
 more_us = 1e3 * (events["compute_ms"] - none["compute_ms"]) / events["period_operations"]
 assert events["period_operations"] == none["period_operations"] > 20, (none, events)
-assert none["compute_ms"] > 0 and more_us < 14, more_us'
+assert none["compute_ms"] > 0 and more_us < 2, more_us'
 }
 # `run` refuses such a name; the library, which sees it later, goes on.
 a_record_that_cannot_be_written_is_no_reason_to_stop() {

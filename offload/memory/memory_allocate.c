@@ -45,9 +45,9 @@ static void fill_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation
     allocation->room = allocation->range ? allocation->count * memory->chunk_bytes
                                          : (bytes + GRANULE - 1) / GRANULE * GRANULE;
     allocation->stays =
-        !allocation->range ||
-        (bytes < memory->config.min_bytes &&
-         (MDNN_FAULT(WHAT_STAYS_LOCKS_OUT) || mdnn_memory_may_stay(memory, allocation->room)));
+        !allocation->range || (bytes < memory->config.min_bytes &&
+                               (MDNN_FAULT(WHAT_STAYS_LOCKS_OUT) ||
+                                mdnn_memory_may_always_stay(memory, allocation->room)));
     if (!allocation->stays)
         mdnn_allocation_note_movable(memory, allocation);
     allocation->born = memory->began;

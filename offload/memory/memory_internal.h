@@ -266,9 +266,8 @@ struct mdnn_memory {
     uint64_t resident_sum;        /* chunks of live ranges and slabs, once for each operation */
     uint64_t stuck_bytes;         /* of ranges that cannot leave, without slabs */
     uint64_t movable_range_bytes; /* no live range that can leave takes more */
-    uint64_t
-        largest_whole_bytes; /* most that one operation named of what can leave, workspaces included, unless it had
-                                     a tail in any case */
+    /* Most that one operation named of what can leave, workspaces included, unless it had a tail in any case. */
+    uint64_t largest_whole_bytes;
     mdnn_recent_t movable_operation_bytes; /* what one operation names of ranges that can leave */
     mdnn_recent_t slab_chunks;             /* slabs in use */
     uint64_t loose_bytes;    /* that ranges of small allocations take beyond what was asked for */
@@ -367,15 +366,14 @@ uint64_t mdnn_memory_stuck_bytes(const mdnn_memory_t *memory);
  * all such memory. */
 bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes);
 /* The same, and an operation that names as much as the largest recent one can also still run. */
-bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes);
 /* Bytes that one demand could have as chunks, whatever leaves: a demand for more has a tail. */
 uint64_t mdnn_memory_bytes_for_demands(const mdnn_memory_t *memory);
 /* Whether room must be kept for an operation or a range of that size: not if it has a tail in any case. */
 bool mdnn_memory_counts(const mdnn_memory_t *memory, uint64_t bytes);
 /* The least budget. With tails nothing needs more than what never leaves and one chunk. */
 uint64_t mdnn_memory_least_budget(const mdnn_memory_t *memory);
-/* Whether a range of that size may stay for ever, since it is smaller than what is to leave. */
-bool mdnn_memory_may_stay(mdnn_memory_t *memory, uint64_t bytes);
+/* Whether a range of that size, which is smaller than what is to leave, may stay as long as it lives. */
+bool mdnn_memory_may_always_stay(mdnn_memory_t *memory, uint64_t bytes);
 /* Whether this many more chunks may be slabs in use, for a block that takes `room`. */
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, uint64_t room);
 /* Notes that the range can leave from now on. */

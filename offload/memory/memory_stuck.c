@@ -62,7 +62,7 @@ bool mdnn_memory_ranges_fit(mdnn_memory_t *memory, uint64_t bytes)
     return memory->movable_range_bytes <= allowed - held || MDNN_FAULT(LARGE_RANGES_ARE_LOCKED_OUT);
 }
 
-bool mdnn_memory_can_hold(mdnn_memory_t *memory, uint64_t bytes)
+static bool can_hold(mdnn_memory_t *memory, uint64_t bytes)
 {
     const uint64_t operation = MDNN_FAULT(LARGE_OPERATIONS_ARE_LOCKED_OUT)
                                    ? 0
@@ -87,9 +87,9 @@ static bool leaves_some(const mdnn_memory_t *memory, uint64_t bytes)
            bytes_allowed(memory);
 }
 
-bool mdnn_memory_may_stay(mdnn_memory_t *memory, uint64_t bytes)
+bool mdnn_memory_may_always_stay(mdnn_memory_t *memory, uint64_t bytes)
 {
-    return mdnn_memory_can_hold(memory, bytes) && leaves_some(memory, bytes);
+    return can_hold(memory, bytes) && leaves_some(memory, bytes);
 }
 
 /* A range of its own wastes most of a chunk. All of them together are to waste no more than the budget: above that, slabs
@@ -102,8 +102,7 @@ bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, uint64_t r
     const bool wastes_all =
         memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes &&
         !MDNN_FAULT(TINY_RANGES_WASTE_ALL);
-    const bool fits =
-        wastes_all ? mdnn_memory_ranges_fit(memory, bytes) : mdnn_memory_can_hold(memory, bytes);
+    const bool fits = wastes_all ? mdnn_memory_ranges_fit(memory, bytes) : can_hold(memory, bytes);
     return fits && (room * LITTLE_PARTS <= memory->chunk_bytes || leaves_some(memory, bytes));
 }
 

@@ -14,7 +14,7 @@ typedef struct mdnn_best_plan_request {
     bool patient;
 } mdnn_best_plan_request_t;
 
-/* *parts says what moves in *plan; both are the caller's. Fails as mdnn_move_plan and mdnn_parts_cut do, and then
+/* *parts says what moves in *plan; both are the caller's. The period must not change meanwhile. Fails as mdnn_move_plan and mdnn_parts_cut do, and then
  * leaves both untouched. Thread-safe: keeps no state. */
 mdnn_status_t mdnn_best_plan(const mdnn_best_plan_request_t *request, mdnn_parts_t *parts,
                              mdnn_move_plan_t *plan);

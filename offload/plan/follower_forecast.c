@@ -8,9 +8,6 @@ enum {
     MOST_TENTHS = 9,  /* of the memory in which nothing moves: the largest budget, */
     LEAST_TENTHS = 4, /* and the smallest */
     BEFORE_ITERATIONS = FOLLOWER_ITERATIONS + 1, /* under a plan, before others are made */
-    /* Replays for each. For the sequences of test/bench/bench_sequence.c, plans after 60 replays are at most 0.2 % slower
-     * than after 2,000, which take a second or two; a program might end before six such plans are made. */
-    EFFORT = 100,
 };
 
 /* People can read such numbers: 7 GiB, 7.5 GiB. */
@@ -105,7 +102,6 @@ void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *
     mdnn_follower_config_t config = follower->config;
     config.budget_bytes = forecast->budgets[forecast->current].budget_bytes - follower->aside_bytes;
     config.planned = NULL; /* nobody follows it */
-    config.effort = config.effort > 0 ? config.effort : EFFORT;
     if (follower_job_start(&config, &entry->plan->period, NULL, &forecast->job) != MDNN_STATUS_OK)
         forecast->count = 0; /* they are not worth more trouble */
 }

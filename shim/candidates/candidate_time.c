@@ -70,8 +70,9 @@ static mdnn_status_t reserve_tensors(mdnn_measurement_t *measurement, int64_t im
     return MDNN_STATUS_OK;
 }
 
-/* Whether the program's own engine wants more workspace than its limit, or than there can be beside its operands. Then only a measurement
- * finds what runs in its place, so it may send away all that can leave. Other threads' operations run all the same. */
+/* Whether the program's own engine wants more workspace than its limit, or than there can be beside its operands. Then
+ * only a measurement finds what runs in its place, so it may send away all that can leave. Other threads' operations run
+ * all the same. */
 static bool may_take_all(const mdnn_measurement_t *measurement)
 {
     const mdnn_engine_offer_t *const own = measurement->request.callers_own;

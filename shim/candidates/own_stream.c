@@ -68,6 +68,16 @@ mdnn_status_t mdnn_own_stream_wait(CUevent event)
     return wait_for(query_event, event, longest_run_us, LOOKS_FOR_OWN);
 }
 
+/* For all of it, likewise. */
+static mdnn_status_t wait_for_own(const mdnn_own_stream_t *own)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (driver->is_simulated)
+        return driver->cuStreamSynchronize(own->stream) == CUDA_SUCCESS ? MDNN_STATUS_OK
+                                                                        : MDNN_STATUS_DEVICE;
+    return wait_for(query_stream, own->stream, longest_run_us, LOOKS_FOR_OWN);
+}
+
 /* ---- making ---- */
 
 /* A context that was made anew has nothing of the old one but maybe its address; no id: drivers before CUDA 12. */
@@ -249,8 +259,7 @@ void mdnn_own_stream_free(mdnn_own_stream_t *own, CUdeviceptr address)
 void mdnn_own_stream_give_back(mdnn_own_stream_t *own)
 {
     const mdnn_driver_t *const driver = mdnn_real_driver();
-    if (!own->end || driver->cuEventRecord(own->end, own->stream) != CUDA_SUCCESS ||
-        mdnn_own_stream_wait(own->end) != MDNN_STATUS_OK)
+    if (wait_for_own(own) != MDNN_STATUS_OK)
         return;
     if (own->pool && !mdnn_virtual_on())
         (void)driver->cuMemPoolTrimTo(own->pool, 0);

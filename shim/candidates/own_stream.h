@@ -20,7 +20,7 @@ typedef struct mdnn_own_stream {
     CUstream stream;
     cudnnHandle_t handles[MDNN_LIBRARY_COUNT]; /* NULL: not made */
     CUmemoryPool pool;                         /* NULL: the driver has none */
-    /* After all work of ours that may use what is given back; NULL without a pool. */
+    /* For waits on the simulated GPU, where time passes only for who waits; NULL without a pool. */
     CUevent end;
     CUdeviceptr parked[MDNN_OWN_BLOCKS]; /* memory that the stream may still use */
     double refused_us; /* when the device was last too busy; 0: it was not busy at the last

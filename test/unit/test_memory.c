@@ -2882,6 +2882,20 @@ MEMORY_CASE(after_what_has_a_tail_memory_is_free, tailed_memory(8))
     name_and_touch(small, 6, 7);
 }
 
+/* What is stuck is taken anyhow: of an operation that names it only the rest has to have room. */
+MEMORY_CASE(room_is_kept_beside_what_is_pinned, tailed_memory(8))
+{
+    const uint64_t pinned = allocate(4), movable = allocate(3);
+    pin(pinned);
+    ok(operate(pinned, movable, MDNN_USE_WRITE));
+    assert_int_equal(mdnn_memory_available(memory), MODEL_CHUNK);
+    (void)allocate(1);
+    const uint64_t more = allocate(1); /* now that operation has a tail whenever it comes */
+    pin(more);
+    pin(allocate(1));
+    assert_int_equal(mdnn_memory_available(memory), 2 * MODEL_CHUNK);
+}
+
 MEMORY_CASE(a_tail_that_has_not_all_of_its_host_memory_takes_none, tailed_memory(4))
 {
     const uint64_t first = allocate(7);
