@@ -286,23 +286,27 @@ mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory)
     return mdnn_follower_report(memory->follower);
 }
 
-uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory)
+/* The budget without what is stuck, and without room for an operation on what is alive that takes `largest`. */
+static uint64_t room_beside(const mdnn_memory_t *memory, uint64_t largest)
 {
-    const uint64_t whole = memory->largest_whole_bytes;
+    const uint64_t live = memory->live_room_bytes; /* no operation takes more of it */
     /* It may have a tail in any case by now, since more is stuck. */
-    const uint64_t largest =
-        mdnn_memory_counts(memory, whole) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM) ? whole : 0;
-    const uint64_t live = memory->live_room_bytes; /* no operation on what is alive takes more */
-    const uint64_t most =
-        largest < live || MDNN_FAULT(FREE_MEMORY_LACKS_WHAT_IS_GONE) ? largest : live;
+    const uint64_t whole =
+        mdnn_memory_counts(memory, largest) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM) ? largest : 0;
+    const uint64_t most = whole < live || MDNN_FAULT(FREE_MEMORY_LACKS_WHAT_IS_GONE) ? whole : live;
     const uint64_t taken = mdnn_memory_stuck_bytes(memory) + most;
     const uint64_t budget = memory->chunk_limit * memory->chunk_bytes;
     return budget > taken ? budget - taken : 0;
 }
 
+uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory)
+{
+    return room_beside(memory, memory->largest_whole_bytes);
+}
+
 uint64_t mdnn_memory_available(mdnn_memory_t *memory)
 {
     mdnn_memory_look_for_room(memory, memory->config.budget_bytes / memory->chunk_bytes);
-    memory->told_bytes = mdnn_memory_room_left(memory);
+    memory->told_bytes = room_beside(memory, memory->largest_beside_bytes);
     return memory->told_bytes;
 }

@@ -266,8 +266,8 @@ struct mdnn_memory {
     uint64_t resident_sum;        /* chunks of live ranges and slabs, once for each operation */
     uint64_t stuck_bytes;         /* of ranges that cannot leave, without slabs */
     uint64_t movable_range_bytes; /* no live range that can leave takes more */
-    /* Most that one operation named of what can leave, workspaces included, unless it had a tail in any case. */
-    uint64_t largest_whole_bytes;
+    /* Most that one operation named of what can leave, with its workspace and without, unless it had a tail in any case. */
+    uint64_t largest_whole_bytes, largest_beside_bytes;
     mdnn_recent_t movable_operation_bytes; /* what one operation names of ranges that can leave */
     mdnn_recent_t slab_chunks;             /* slabs in use */
     uint64_t loose_bytes;    /* that ranges of small allocations take beyond what was asked for */
@@ -316,7 +316,8 @@ mdnn_status_t mdnn_memory_end_change(mdnn_memory_t *memory, uint64_t token, bool
 /* A change of mappings in the background failed: until the next operation begins there are none. */
 void mdnn_memory_note_failed_remap(mdnn_memory_t *memory, mdnn_status_t status);
 uint64_t mdnn_memory_chunks_allowed(const mdnn_memory_t *memory);
-/* As mdnn_memory_available, by what is known of the device. */
+/* The budget, less memory that cannot leave, and less room for operations on what is alive: the largest so far, with its
+ * workspace. */
 uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory);
 /* Asks the device how much of the budget it can give, unless it is known that it can give `chunks`. */
 void mdnn_memory_look_for_room(mdnn_memory_t *memory, uint64_t chunks);

@@ -149,15 +149,23 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
     return MDNN_STATUS_OK;
 }
 
+/* What has a tail in any case does not count. */
+static void note_whole(mdnn_memory_t *memory, uint64_t *largest, uint64_t bytes)
+{
+    if (*largest < bytes &&
+        (mdnn_memory_counts(memory, bytes) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM)))
+        *largest = bytes;
+}
+
 static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
 {
-    const uint64_t needed = sum->movable_bytes - sum->workspace_bytes +
-                            mdnn_memory_stuck_bytes(memory) + memory->aside_bytes;
+    const uint64_t beside = sum->movable_bytes - sum->workspace_bytes,
+                   needed = beside + mdnn_memory_stuck_bytes(memory) + memory->aside_bytes;
     if (memory->report.largest_operation_bytes < sum->bytes)
         memory->report.largest_operation_bytes = sum->bytes;
-    if (memory->largest_whole_bytes < sum->movable_bytes &&
-        (mdnn_memory_counts(memory, sum->movable_bytes) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM)))
-        memory->largest_whole_bytes = sum->movable_bytes;
+    note_whole(memory, &memory->largest_whole_bytes, sum->movable_bytes);
+    note_whole(memory, &memory->largest_beside_bytes,
+               MDNN_FAULT(A_WORKSPACE_TAKES_ROOM_FOR_GOOD) ? sum->movable_bytes : beside);
     if (memory->report.whole_budget_bytes < needed)
         memory->report.whole_budget_bytes = needed;
     const uint64_t least =

@@ -2882,6 +2882,21 @@ MEMORY_CASE(after_what_has_a_tail_memory_is_free, tailed_memory(8))
     name_and_touch(small, 6, 7);
 }
 
+/* The next workspace takes the place of the last one, which may be gone: PyTorch's search for a convolution tries
+ * workspaces as large as there is memory. */
+MEMORY_CASE(a_workspace_takes_no_room_from_the_next_one, tailed_memory(8))
+{
+    const uint64_t x = allocate(2), workspace = allocate(6);
+    const mdnn_memory_operand_t operands[] = {{x, MDNN_USE_READ}, {workspace, MDNN_USE_WRITE}};
+    mdnn_memory_operation_t operation = {
+        .operands = operands, .operand_count = 2, .workspace = workspace};
+    ok(mdnn_memory_begin(memory, &operation));
+    mdnn_memory_end(memory, &operation, true);
+    assert_int_equal(mdnn_memory_available(memory), 6 * MODEL_CHUNK);
+    ok(operate(x, workspace, MDNN_USE_WRITE)); /* not as a workspace */
+    assert_int_equal(mdnn_memory_available(memory), 0);
+}
+
 /* What is stuck is taken anyhow: of an operation that names it only the rest has to have room. */
 MEMORY_CASE(room_is_kept_beside_what_is_pinned, tailed_memory(8))
 {
