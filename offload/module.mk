@@ -2,7 +2,7 @@
 # library.
 OFFLOAD_OFFLINE := offload/plan/exhaustive.c offload/plan/period_read.c offload/plan/run_record_read.c
 TOOL_CORE_SOURCES += $(OFFLOAD_OFFLINE) $(wildcard offload/remake/*.c)
-CORE_SOURCES += $(filter-out $(OFFLOAD_OFFLINE),$(wildcard offload/plan/*.c offload/ranges/*.c offload/memory/*.c))
+CORE_SOURCES += $(filter-out $(OFFLOAD_OFFLINE),$(wildcard offload/plan/*.c offload/follow/*.c offload/ranges/*.c offload/memory/*.c))
 TESTS += $(addprefix $(B)/test/unit/,test_offload_history test_offload_period test_offload_replay \
     test_offload_planner test_run_record test_memory test_pointer_tables test_memory_check test_memory_follower test_memory_iterations test_memory_threads test_parts test_follower test_follower_check test_ranges test_ranges_check test_slabs test_trace test_values test_survey)
 TESTS += $(B)/test/unit/test_certificate $(B)/test/unit/test_plan_choices

@@ -1,7 +1,7 @@
 /* Virtual memory of one device: allocations whose content is in device memory or, under a budget, in pinned host memory
  * while nothing uses it. This is the mechanism: before an operation is enqueued, every range that it names is made
  * resident, and other ranges may have to leave for it. That alone is correct for any program; the plan follower's
- * advice (offload/plan/follower.h) only moves the same work to an earlier time. docs/glossary.md has the terms;
+ * advice (offload/follow/follower.h) only moves the same work to an earlier time. docs/glossary.md has the terms;
  * docs/design/README.md states the invariants I1 to I4, which this code keeps.
  *
  * A range is the addresses of one allocation. Behind them lie chunks, pieces of device memory that all have the same
@@ -38,7 +38,7 @@
 
 #include "config/choices.h"
 #include "offload/memory/host_time.h"
-#include "offload/plan/follower.h"
+#include "offload/follow/follower.h"
 #include "offload/ranges/ranges.h"
 
 typedef struct mdnn_memory_event mdnn_memory_event_t;

@@ -1,6 +1,6 @@
 /* One period of a program that repeats itself, such as a training iteration: its operations (kernels, copies,
  * convolutions) in the order in which the host enqueues them, the ranges (allocations) that they name, and how long
- * each range lives. The history (offload/plan/history.h) records it; planners (offload/plan/planner.h) and the replay
+ * each range lives. The history (offload/follow/history.h) records it; planners (offload/plan/planner.h) and the replay
  * (offload/plan/replay.h) read it; files keep it (offload/plan/period_text.h).
  *
  * Positions are indices of operations, 0 to operation_count - 1, and the period is a circle: a

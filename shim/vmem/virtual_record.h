@@ -5,7 +5,7 @@
 #ifndef MDNN_VIRTUAL_RECORD_H
 #define MDNN_VIRTUAL_RECORD_H
 
-#include "offload/plan/follower.h"
+#include "offload/follow/follower.h"
 #include "shim/real/driver_queries.h"
 
 /* Makes the plan follower of that device report its periods. Nothing happens without the option. Called while the

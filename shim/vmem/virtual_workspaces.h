@@ -2,7 +2,7 @@
  * (shim/vmem/workspace_sizes.h keeps the sizes that are known for a device), and lends workspaces.
  *
  * All operations of a convolution that runs in lent memory count as one, so that a plan may change what runs and still
- * be followed. The plan says how much workspace the call may have (offload/plan/follower.h). The workspace that the
+ * be followed. The plan says how much workspace the call may have (offload/follow/follower.h). The workspace that the
  * program passed is then never named, so it needs no memory. */
 #ifndef MDNN_VIRTUAL_WORKSPACES_H
 #define MDNN_VIRTUAL_WORKSPACES_H

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "offload/plan/follower.h"
+#include "offload/follow/follower.h"
 #include "test/bench/samples.h"
 
 enum {

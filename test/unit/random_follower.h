@@ -3,7 +3,7 @@
 #define MDNN_TEST_RANDOM_FOLLOWER_H
 
 #include "memory_model.h"
-#include "offload/plan/follower.h"
+#include "offload/follow/follower.h"
 
 enum { FOLLOWER_RANGES = 4096 };
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_internal.h"
 #include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"

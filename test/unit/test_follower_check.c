@@ -1,7 +1,7 @@
 /* What must hold of the plan follower: each rule is broken by hand, and the check names it. */
 #include "test/unit/broken_rule.h"
 
-#include "offload/plan/follower_check.c"
+#include "offload/follow/follower_check.c"
 
 #define MIB ((uint64_t)1 << 20)
 enum { RANGES = 4, UNUSED = 2, OPERATIONS = 8, ITERATIONS = 40 };

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "offload/plan/history.h"
+#include "offload/follow/history.h"
 #include "test/unit/cases.h"
 #include "test/unit/few.h"
 #include "test/unit/random_program.h"

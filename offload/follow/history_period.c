@@ -1,5 +1,5 @@
 /* From the ring of operations to a period: which lag, and what lives when. */
-#include "offload/plan/history_internal.h"
+#include "offload/follow/history_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef MDNN_HISTORY_INTERNAL_H
 #define MDNN_HISTORY_INTERNAL_H
 
-#include "offload/plan/history.h"
+#include "offload/follow/history.h"
 
 enum { MDNN_HISTORY_PERIODS = 4, MDNN_HISTORY_FAMILIAR = 8 };
 

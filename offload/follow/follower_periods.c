@@ -1,8 +1,8 @@
 /* Periods: operations are timed, then a plan is made; it is judged by how long iterations take under it, and made anew with
  * less memory where that was short. */
 #include "config/fault.h"
-#include "offload/plan/follower_check.h"
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_check.h"
+#include "offload/follow/follower_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

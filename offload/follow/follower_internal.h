@@ -4,7 +4,7 @@
 #define MDNN_FOLLOWER_INTERNAL_H
 
 #include "offload/plan/parts.h"
-#include "offload/plan/follower.h"
+#include "offload/follow/follower.h"
 
 /* Lists of indices, one list for each position: items[first[p]] to items[first[p + 1]]. */
 typedef struct follower_lists {

@@ -1,4 +1,4 @@
-/* Invariants of the plan follower (offload/plan/follower_internal.h) between two calls, which debug builds check.
+/* Invariants of the plan follower (offload/follow/follower_internal.h) between two calls, which debug builds check.
  *
  * Ranges
  *   A range that is not alive has no counterpart in the plan that is followed; one that is alive was last touched at an
@@ -16,7 +16,7 @@
 #ifndef MDNN_FOLLOWER_CHECK_H
 #define MDNN_FOLLOWER_CHECK_H
 
-#include "offload/plan/follower.h"
+#include "offload/follow/follower.h"
 
 #ifdef MDNN_DEBUG
 /* *broken: the first rule that does not hold. *looks: how many looks it took. */

@@ -1,7 +1,7 @@
 /* What an iteration would take with other budgets: the period is planned again for each of them, one after the other,
  * once the program has followed its own plan for a while. Each is a job like that of a plan, so the program waits for none
  * of them. */
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_internal.h"
 
 enum {
     STEPS = 32,       /* budgets are multiples of a power of two, at least so many of them */

@@ -10,7 +10,7 @@
 #include "config/own_thread.h"
 #include "config/progress.h"
 #include "offload/plan/best_plan.h"
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_internal.h"
 
 struct follower_job {
     mdnn_follower_config_t config;

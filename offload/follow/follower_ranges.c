@@ -1,6 +1,6 @@
 /* The ranges that the history knows, and which of the followed period each is. */
-#include "offload/plan/follower_check.h"
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_check.h"
+#include "offload/follow/follower_internal.h"
 
 #include <stdlib.h>
 

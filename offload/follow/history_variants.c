@@ -1,5 +1,5 @@
 /* The lists of variants that operations of the ring had, each kept once. */
-#include "offload/plan/history_internal.h"
+#include "offload/follow/history_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

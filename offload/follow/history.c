@@ -1,4 +1,4 @@
-#include "offload/plan/history_internal.h"
+#include "offload/follow/history_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What the plan follower knows of what comes, and of its plans. */
 #include "config/fault.h"
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_internal.h"
 
 uint64_t mdnn_follower_sequence(const mdnn_follower_t *follower)
 {

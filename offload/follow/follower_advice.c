@@ -1,5 +1,5 @@
 /* A plan is taken up where the program is found, and followed: what leaves and comes back behind an operation. */
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

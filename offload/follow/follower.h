@@ -1,5 +1,5 @@
 /* The plan follower watches what the program does and advises what should move. It feeds the history, the list of the
- * operations of the recent past (offload/plan/history.h), which finds periods: sequences of operations that repeat,
+ * operations of the recent past (offload/follow/history.h), which finds periods: sequences of operations that repeat,
  * such as a training iteration (offload/plan/period.h). It has a plan made for each period (offload/plan/planner.h; on
  * a thread of its own, if it may use one), and says after each operation which ranges (allocations) should begin to
  * leave the device and which should begin to return. All of this is advice: the mechanism (offload/memory/memory.h) is
@@ -9,7 +9,7 @@
 #ifndef MDNN_FOLLOWER_H
 #define MDNN_FOLLOWER_H
 
-#include "offload/plan/history.h"
+#include "offload/follow/history.h"
 #include "offload/plan/planner.h"
 
 typedef struct mdnn_follower mdnn_follower_t;

@@ -1,9 +1,9 @@
-#include "offload/plan/follower_check.h"
+#include "offload/follow/follower_check.h"
 
 #ifdef MDNN_DEBUG
 
 #include "config/rule.h"
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_internal.h"
 
 /* ---- ranges ---- */
 

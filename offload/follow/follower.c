@@ -1,6 +1,6 @@
 /* The life of a plan follower, and each record: where the program is, and who has to know. */
-#include "offload/plan/follower_check.h"
-#include "offload/plan/follower_internal.h"
+#include "offload/follow/follower_check.h"
+#include "offload/follow/follower_internal.h"
 
 #include <stdlib.h>
 
