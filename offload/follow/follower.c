@@ -1,4 +1,5 @@
 /* The life of a plan follower, and each record: where the program is, and who has to know. */
+#include "config/fault.h"
 #include "offload/follow/follower_check.h"
 #include "offload/follow/follower_internal.h"
 
@@ -12,7 +13,8 @@ mdnn_follower_t *mdnn_follower_create(const mdnn_follower_config_t *config)
     follower->config = *config;
     follower->history = mdnn_history_create(NULL);
     follower->timed = calloc(FOLLOWER_TIMED, sizeof *follower->timed);
-    if (follower->history && follower->timed)
+    follower->key_times = calloc(1, sizeof *follower->key_times);
+    if (follower->history && follower->timed && follower->key_times)
         return follower;
     mdnn_follower_destroy(follower);
     return NULL;
@@ -34,18 +36,35 @@ void mdnn_follower_destroy(mdnn_follower_t *follower)
     mdnn_history_destroy(follower->history);
     free(follower->ranges);
     free(follower->timed);
+    free(follower->key_times);
     free(follower);
+}
+
+/* Its time may be reported. */
+static void note_timed(mdnn_follower_t *follower, uint64_t key)
+{
+    const uint64_t sequence = follower->sequence - 1;
+    follower->timed[sequence % FOLLOWER_TIMED] =
+        (follower_timed_t){sequence + 1, key, follower->place.period, follower->place.position};
+}
+
+/* While no period is known any operation may be one of the next period's. */
+static void time_anything(mdnn_follower_t *follower, mdnn_advice_t *advice)
+{
+    if (follower->asked_anywhere >= FOLLOWER_ASKED || follower->config.policy == MDNN_POLICY_NONE ||
+        MDNN_FAULT(ONLY_PERIODS_ARE_TIMED))
+        return;
+    follower->asked_anywhere++;
+    advice->time = true;
 }
 
 static void time_iteration(mdnn_follower_t *follower, follower_entry_t *entry, double time_us,
                            mdnn_advice_t *advice)
 {
     const uint32_t position = follower->place.position;
-    const uint64_t sequence = follower->sequence - 1;
-    follower->timed[sequence % FOLLOWER_TIMED] =
-        (follower_timed_t){sequence + 1, entry->number, position};
     follower_set_time(entry, position, time_us);
     entry->passed++;
+    follower_start_early_plan(follower, entry);
     follower_start_planning(follower, entry);
     if (entry->stage == FOLLOWER_STAGE_TIMING)
         advice->time = entry->times_us[(position + 1) % entry->count] < 0;
@@ -86,8 +105,12 @@ static void record(mdnn_follower_t *follower, const mdnn_history_operation_t *op
         follower_adopt_plan(follower);
     follower_forecast_take(follower);
     follower_entry_t *const entry = find_place(follower);
-    if (!entry)
+    note_timed(follower, operation->key);
+    mdnn_key_times_note(follower->key_times, operation->key, operation->time_us);
+    if (!entry) {
+        time_anything(follower, advice);
         return;
+    }
     entry->followed++;
     if (entry->stage == FOLLOWER_STAGE_TIMING)
         time_iteration(follower, entry, operation->time_us, advice);

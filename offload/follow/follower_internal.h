@@ -3,6 +3,7 @@
 #ifndef MDNN_FOLLOWER_INTERNAL_H
 #define MDNN_FOLLOWER_INTERNAL_H
 
+#include "offload/follow/key_times.h"
 #include "offload/plan/parts.h"
 #include "offload/follow/follower.h"
 
@@ -73,7 +74,8 @@ enum {
     FOLLOWER_TIMED = 1 << 13, /* records whose times may still come */
     FOLLOWER_REPLANS = 8,     /* most plans that are made again because memory was missing */
     FOLLOWER_BEGUN = 16, /* ranges that began last and may leave; some of them are not used yet */
-    FOLLOWER_TRIES = 3,  /* plans of a period that may fail for lack of host memory */
+    FOLLOWER_ASKED = 1 << 14, /* most times that are asked for while no period is known */
+    FOLLOWER_TRIES = 3,       /* plans of a period that may fail for lack of host memory */
 };
 static const uint64_t follower_never = UINT64_MAX;
 
@@ -96,6 +98,8 @@ typedef struct follower_entry {
     uint64_t short_bytes; /* part of the budget that plans made now do not use */
     unsigned replans;
     follower_plan_t *plan;
+    bool is_early; /* `plan` was made before all operations were timed, and another one will be */
+    bool tried_early;
     uint64_t *workspaces;    /* of each operation: mdnn_follower_workspace; NULL: as asked for */
     follower_plan_t *before; /* the earlier plan, with more memory, until `plan` has proved
                               * itself */
@@ -113,7 +117,8 @@ typedef struct follower_range {
 
 typedef struct follower_timed {
     uint64_t sequence_end; /* sequence + 1; 0: none */
-    uint64_t period;
+    uint64_t key;
+    uint64_t period; /* 0: in none */
     uint32_t position;
 } follower_timed_t;
 
@@ -147,9 +152,12 @@ struct mdnn_follower {
     uint64_t short_before;   /* the most that was missing in the iteration before that */
     follower_job_t *job;     /* NULL: none is under way */
     uint64_t job_period;
+    bool job_is_early;
     uint64_t plans;          /* made */
     uint64_t aside_bytes;    /* of the budget */
     follower_timed_t *timed; /* ring of FOLLOWER_TIMED */
+    mdnn_key_times_t *key_times;
+    uint32_t asked_anywhere; /* times of operations of which no period is known */
     uint32_t periods;
     follower_forecast_t forecast;
 };
@@ -179,6 +187,9 @@ follower_entry_t *follower_make_entry(mdnn_follower_t *follower, uint64_t number
 void follower_forget_entry(mdnn_follower_t *follower, follower_entry_t *entry);
 /* Keeps the smallest of several times of an operation, since disturbances only make it slower. */
 void follower_set_time(follower_entry_t *entry, uint32_t position, double time_us);
+/* Called when an operation of the period was recorded that is to be timed: begins to plan with the times of other operations
+ * with the same keys, once these are known. */
+void follower_start_early_plan(mdnn_follower_t *follower, follower_entry_t *entry);
 /* Called once all operations were timed, or two iterations are over. */
 void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry);
 /* Called when a plan is ready. Its period may already be forgotten. */

@@ -69,7 +69,9 @@ void mdnn_follower_timed(mdnn_follower_t *follower, uint64_t sequence, double ti
     const follower_timed_t *const timed = &follower->timed[sequence % FOLLOWER_TIMED];
     if (sequence == follower_never || timed->sequence_end != sequence + 1)
         return;
-    follower_entry_t *const entry = follower_find_entry(follower, timed->period);
+    mdnn_key_times_note(follower->key_times, timed->key, time_us);
+    follower_entry_t *const entry =
+        timed->period > 0 ? follower_find_entry(follower, timed->period) : NULL;
     if (entry)
         follower_set_time(entry, timed->position, time_us);
     mdnn_follower_check(follower);
@@ -90,7 +92,31 @@ static mdnn_status_t start_job(mdnn_follower_t *follower, const follower_entry_t
     const uint64_t alone = entry->short_bytes + follower->aside_bytes;
     config.budget_bytes -= alone < config.budget_bytes ? alone : config.budget_bytes;
     follower->job_period = entry->number;
+    follower->job_is_early = false;
     return follower_job_start(&config, period, times_us, &follower->job);
+}
+
+/* Nine in ten operations: the others are taken to last as long as the average. */
+static bool are_most(uint32_t timed, uint32_t count)
+{
+    return 10 * (uint64_t)timed >= 9 * (uint64_t)count;
+}
+
+void follower_start_early_plan(mdnn_follower_t *follower, follower_entry_t *entry)
+{
+    enum { EVERY = 16 }; /* operations: keys are timed meanwhile */
+    if (entry->tried_early || entry->plan || follower->job || entry->passed % EVERY != 1 ||
+        MDNN_FAULT(NO_EARLY_PLANS))
+        return;
+    const mdnn_period_t *const period = mdnn_history_period(follower->history, entry->number);
+    double *const times_us = malloc(((size_t)entry->count + 1) * sizeof *times_us);
+    if (times_us &&
+        are_most(mdnn_key_times_fill(follower->key_times, period, entry->times_us, times_us),
+                 entry->count)) {
+        entry->tried_early = true;
+        follower->job_is_early = start_job(follower, entry, period, times_us) == MDNN_STATUS_OK;
+    }
+    free(times_us);
 }
 
 void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry)
@@ -127,21 +153,41 @@ static bool may_help(const follower_plan_t *before, const follower_plan_t *made)
            made->plan.predicted.time_us <= PREDICTED_LONG * iteration_us_of(before);
 }
 
+static void replace_plan(mdnn_follower_t *follower, follower_entry_t *entry, follower_plan_t *made)
+{
+    if (entry->plan == follower->active)
+        follower->active = NULL;
+    if (entry->is_early)
+        follower_plan_destroy(entry->plan);
+    else
+        entry->before = entry->plan;
+    entry->plan = made;
+    made->number = ++follower->plans;
+    made->short_bytes = entry->short_bytes;
+}
+
 /* Takes over *made, if it is of use. */
 static void adopt_for(mdnn_follower_t *follower, follower_entry_t *entry, follower_plan_t *made)
 {
-    if (entry->plan && !may_help(entry->plan, made)) {
+    if (entry->plan && !entry->is_early && !may_help(entry->plan, made)) {
         entry->replans = FOLLOWER_REPLANS;
         follower_plan_destroy(made);
         return;
     }
-    if (entry->plan == follower->active)
-        follower->active = NULL;
-    entry->before = entry->plan;
-    entry->plan = made;
-    made->number = ++follower->plans;
-    made->short_bytes = entry->short_bytes;
+    replace_plan(follower, entry, made);
+    entry->is_early = false;
     entry->stage = FOLLOWER_STAGE_PLANNED;
+}
+
+/* The operations are still being timed. */
+static void adopt_early(mdnn_follower_t *follower, follower_entry_t *entry, follower_plan_t *made)
+{
+    if (made->plan.verdict != MDNN_VERDICT_FITS) {
+        follower_plan_destroy(made);
+        return;
+    }
+    replace_plan(follower, entry, made);
+    entry->is_early = true;
 }
 
 static bool is_slower_than_before(const follower_entry_t *entry)
@@ -189,9 +235,11 @@ void follower_adopt_plan(mdnn_follower_t *follower)
     follower->job = NULL;
     if (!entry)
         follower_plan_destroy(made);
+    else if (status == MDNN_STATUS_OK && follower->job_is_early)
+        adopt_early(follower, entry, made);
     else if (status == MDNN_STATUS_OK)
         adopt_for(follower, entry, made);
-    else if (!entry->plan)
+    else if (entry->stage == FOLLOWER_STAGE_PLANNING)
         plan_failed(entry, status);
     if (entry && entry->stage == FOLLOWER_STAGE_PLANNED) {
         free(entry->times_us);
@@ -205,7 +253,7 @@ void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     const uint64_t now = follower->short_bytes, before = follower->short_before;
     const uint64_t bytes = now < before ? now : before;
-    if (follower->job)
+    if (follower->job || entry->is_early)
         return;
     follower->short_before = bytes > 0 ? 0 : now;
     follower->short_bytes = 0;

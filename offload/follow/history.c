@@ -1,3 +1,4 @@
+#include "config/fault.h"
 #include "offload/follow/history_internal.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@ enum {
     DEFAULT_OPERATIONS = 1 << 16,
     USES_PER_OPERATION = 8,
     SEARCH_AT_LEAST = 32,
-    SEARCHED_STEPS = 4
+    SEARCHED_STEPS = 16
 };
 static const uint64_t never = UINT64_MAX;
 
@@ -387,11 +388,11 @@ static int remember(mdnn_history_t *history, remembered_t *made)
     return entry;
 }
 
-static void learn(mdnn_history_t *history, uint32_t lag)
+static void learn(mdnn_history_t *history, uint32_t lag, uint32_t ago)
 {
     remembered_t made = {0};
     uint32_t position, turn;
-    if (!history_build(history, lag, &made, &position))
+    if (!history_build(history, lag, ago, &made, &position))
         return;
     for (int i = 0; i < MDNN_HISTORY_PERIODS; i++)
         if (is_same(&history->remembered[i], &made, &turn)) {
@@ -404,8 +405,9 @@ static void learn(mdnn_history_t *history, uint32_t lag)
     follow(history, entry, position, lag);
 }
 
-/* The last 128 operations are searched after each 32, twice as many half as often, and so on: however much came before,
- * an iteration is found soon after two of them. Each operation costs a few comparisons for each of these lengths. */
+/* The last 512 operations are searched after each 32, twice as many half as often, and so on: however much came before,
+ * an iteration is found at most a quarter of one after two of them. Each operation costs sixteen comparisons for each of
+ * these lengths. */
 static void note_due(mdnn_history_t *history)
 {
     uint64_t step = SEARCH_AT_LEAST;
@@ -424,8 +426,9 @@ static bool may_find_back(const mdnn_history_t *history)
            history->recorded - history->lost_at < MDNN_HISTORY_FAMILIAR;
 }
 
-/* What is found is learned when least lives, within one iteration: what lives across the ends of the
- * window has to be matched with what lived an iteration before, and that is a guess. */
+/* What is found begins and ends where least lives: what lives across the ends of the window has to be matched with what
+ * lived an iteration before, and that is a guess. If two iterations have not ended at such a moment yet, they will have
+ * within one more. */
 static void search(mdnn_history_t *history)
 {
     const uint64_t kept = history->recorded - history->first_kept;
@@ -439,14 +442,16 @@ static void search(mdnn_history_t *history)
     const uint32_t count = (uint32_t)(wanted < kept ? wanted : kept);
     history->learn_at = 0;
     history->search_in = 0;
-    const uint32_t lag = history_find_lag(history, count);
+    uint32_t run;
+    const uint32_t lag = history_find_lag(history, count, &run);
     /* What is short may be a loop within what is followed; not if it got lost in each iteration. */
     if (lag == 0 || (history->followed >= 0 && history->familiar_for >= lag &&
                      lag <= history->remembered[history->followed].period.operation_count))
         return;
     const uint32_t quiet_in = waited ? 0 : history_quiet_in(history, lag);
-    if (quiet_in == 0) {
-        learn(history, lag);
+    const uint32_t ago = quiet_in > 0 ? lag - quiet_in : 0;
+    if (run >= lag + (uint64_t)ago && (ago == 0 || !MDNN_FAULT(PERIODS_WAIT_FOR_A_QUIET_MOMENT))) {
+        learn(history, lag, ago);
         return;
     }
     history->learn_at = history->recorded + quiet_in;

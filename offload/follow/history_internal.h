@@ -141,18 +141,19 @@ const mdnn_variant_t *history_variants_of(const history_variants_t *all, uint32_
                                           uint32_t *count);
 
 /* Looks for a lag, such that the last operations are equal to those `lag` earlier, and returns the one for which this
- * run of equal operations is longest. The run must be at least one period long, and two iterations must be among the
- * last `count` operations, which are in the ring. 0: there is no such lag. O(count). */
-uint32_t history_find_lag(mdnn_history_t *history, uint32_t count);
+ * run of equal operations is longest; its length is *run. The run must be at least one period long, and two iterations
+ * must be among the last `count` operations, which are in the ring. 0: there is no such lag. O(count). */
+uint32_t history_find_lag(mdnn_history_t *history, uint32_t count, uint32_t *run);
 
 /* After how many operations, less than `lag`, the fewest bytes will be alive, judged by the last
  * `lag` operations. */
 uint32_t history_quiet_in(const mdnn_history_t *history, uint32_t lag);
 
-/* Makes a remembered period of the last `lag` operations, which must repeat the `lag` operations before them. *made
- * owns the period, which has no number yet; *position is the place of the last operation in it. False if memory is
- * short, or if the lives of ranges contradict each other. */
-bool history_build(mdnn_history_t *history, uint32_t lag, remembered_t *made, uint32_t *position);
+/* Makes a remembered period of `lag` operations, of which the last one came `ago` operations before the last of all. They
+ * must repeat the `lag` operations before them. *made owns the period, which has no number yet; *position is the place
+ * of the last of all operations in it. False if memory is short, or if the lives of ranges contradict each other. */
+bool history_build(mdnn_history_t *history, uint32_t lag, uint32_t ago, remembered_t *made,
+                   uint32_t *position);
 void history_forget(remembered_t *remembered);
 
 /* Hash of the eight symbols that end at `position` of a period of `count`. */

@@ -33,7 +33,7 @@ static uint64_t symbol_before_last(const mdnn_history_t *history, uint64_t back)
 
 /* The Z algorithm on the sequence read backwards: z[lag] is the length of the run in which each
  * operation equals the one `lag` before it, up to now. */
-uint32_t history_find_lag(mdnn_history_t *history, uint32_t count)
+uint32_t history_find_lag(mdnn_history_t *history, uint32_t count, uint32_t *run_of_best)
 {
     uint32_t *const z = history->scratch;
     uint32_t left = 0, right = 0, best = 0;
@@ -52,6 +52,7 @@ uint32_t history_find_lag(mdnn_history_t *history, uint32_t count)
         if (run >= lag && (best == 0 || run > z[best]))
             best = lag;
     }
+    *run_of_best = best > 0 ? z[best] : 0;
     return best;
 }
 
@@ -96,10 +97,11 @@ uint32_t history_quiet_in(const mdnn_history_t *history, uint32_t lag)
 
 /* ---- lives ---- */
 
-/* While a period is built: positions are those of the window of the last operations. */
+/* While a period is built: positions are those of the window, whose end may be a while ago. */
 typedef struct build {
     mdnn_history_t *history;
-    uint64_t begin; /* number of the window's first operation */
+    uint64_t begin,
+        end; /* numbers of the window's first operation, and of the one behind its last */
     uint32_t count;
     uint32_t *index; /* of each entry of history->ranges in the period's, or MDNN_NO_POSITION */
     uint32_t *first_use, *last_use; /* of each range of the period; MDNN_NO_POSITION: none */
@@ -184,6 +186,12 @@ static void copy_operations(build_t *build)
     period->operation_count = build->count;
 }
 
+/* Whether the range lived when the window ended. */
+static bool lives_on(const build_t *build, const history_range_t *range)
+{
+    return range->born_at <= build->end && (range->lives || range->died_at > build->end);
+}
+
 static void make_permanent(mdnn_period_range_t *range, bool stays)
 {
     range->birth = range->death = MDNN_NO_POSITION;
@@ -194,7 +202,7 @@ static void make_permanent(mdnn_period_range_t *range, bool stays)
  */
 static uint32_t death_in_window(const build_t *build, const history_range_t *range)
 {
-    if (range->lives || range->died_at <= build->begin)
+    if (lives_on(build, range) || range->died_at <= build->begin)
         return MDNN_NO_POSITION;
     return (uint32_t)(range->died_at - 1 - build->begin);
 }
@@ -218,7 +226,7 @@ static void settle_living(build_t *build, uint32_t r)
     }
     const uint32_t death = death_in_window(build, &history->ranges[other]);
     if (range->first_used_at >= build->begin && death == MDNN_NO_POSITION &&
-        !history->ranges[other].lives) { /* its end is due now */
+        !lives_on(build, &history->ranges[other])) { /* its end is due now */
         made->birth = build->first_use[r];
         made->death = build->count - 1;
         return;
@@ -243,11 +251,11 @@ static void settle_lives(build_t *build)
     mdnn_period_t *const period = &build->period;
     mdnn_history_t *const history = build->history;
     for (uint32_t r = 0; r < period->range_count; r++)
-        if (history->ranges[build->source[r]].lives)
+        if (lives_on(build, &history->ranges[build->source[r]]))
             settle_living(build, r);
     for (uint32_t r = 0; r < period->range_count; r++) {
         const history_range_t *const range = &history->ranges[build->source[r]];
-        if (range->lives || build->first_use[r] == MDNN_NO_POSITION)
+        if (lives_on(build, range) || build->first_use[r] == MDNN_NO_POSITION)
             continue;
         if (range->first_used_at < build->begin) {
             make_permanent(&period->ranges[r], true);
@@ -277,7 +285,8 @@ static void compact(build_t *build)
         period->uses[u].range = build->operand[period->uses[u].range];
     for (uint32_t i = 0; i < history->range_capacity; i++) {
         const history_range_t *const range = &history->ranges[i];
-        if (range->lives && build->index[i] == MDNN_NO_POSITION && range->born_at < build->begin)
+        if (range->born_at < build->begin && lives_on(build, range) &&
+            build->index[i] == MDNN_NO_POSITION)
             period->ranges[kept++] = (mdnn_period_range_t){range->bytes, MDNN_NO_POSITION,
                                                            MDNN_NO_POSITION, range->stays};
     }
@@ -455,14 +464,17 @@ static bool build_period(build_t *build, remembered_t *made, uint32_t *position)
         return false;
     const uint32_t begin = find_beginning(&made->period, live);
     free(live);
-    *position = (2 * build->count - 1 - begin) % build->count;
+    const uint32_t ago = (uint32_t)(build->history->recorded - build->end);
+    *position = (2 * build->count - 1 - begin + ago) % build->count;
     return turn(&made->period, begin) && mdnn_period_check(&made->period) == MDNN_STATUS_OK &&
            index_symbols(made, build, begin);
 }
 
-bool history_build(mdnn_history_t *history, uint32_t lag, remembered_t *made, uint32_t *position)
+bool history_build(mdnn_history_t *history, uint32_t lag, uint32_t ago, remembered_t *made,
+                   uint32_t *position)
 {
-    build_t build = {.history = history, .begin = history->recorded - lag, .count = lag};
+    const uint64_t end = history->recorded - ago;
+    build_t build = {.history = history, .begin = end - lag, .end = end, .count = lag};
     const bool ok = prepare(&build) && build_period(&build, made, position);
     if (!ok)
         history_forget(made);

@@ -6,14 +6,15 @@
 #define MIB ((uint64_t)1 << 20)
 enum { RANGES = 4, UNUSED = 2, OPERATIONS = 8, ITERATIONS = 40 };
 static int owner;
+static follower_plan_t other_plan;
 
 /* A program of ranges of which one has to be away at a time, and some that nothing uses, is followed; another
- * has just begun to be timed. */
+ * has just begun to be timed, and nothing is known of its operations' times. */
 static void record(mdnn_follower_t *follower, uint64_t key, uint32_t range, bool *time)
 {
     const mdnn_use_t use = {range, MDNN_USE_UNKNOWN};
     const mdnn_history_operation_t operation = {
-        .key = key, .time_us = *time ? 1000 : -1, .uses = &use, .use_count = 1};
+        .key = key, .time_us = *time && key < 100 ? 1000 : -1, .uses = &use, .use_count = 1};
     mdnn_advice_t advice;
     mdnn_follower_record(follower, &operation, &advice);
     *time = advice.time;
@@ -98,6 +99,7 @@ BREAKS(before_nothing, in_timing(follower)->before = planned(follower)->plan)
 BREAKS(before_is_followed, planned(follower)->before = planned(follower)->plan)
 BREAKS(planning_without_job, in_timing(follower)->stage = FOLLOWER_STAGE_PLANNING)
 BREAKS(planned_too_early, in_timing(follower)->plan = planned(follower)->plan)
+BREAKS(early_plan_lost, planned(follower)->is_early = true; planned(follower)->before = &other_plan)
 BREAKS(times_lost, in_timing(follower)->times_us = NULL)
 BREAKS(untimed_miscounted, in_timing(follower)->untimed += 1)
 BREAKS(followed_is_nobodys, follower->active = (follower_plan_t *)&owner)
@@ -125,7 +127,8 @@ static const broken_rule_t rules[] = {
     {"!entry->before || entry->plan", before_nothing},
     {"entry->before != follower->active", before_is_followed},
     {"FOLLOWER_STAGE_PLANNING", planning_without_job},
-    {"!entry->plan || entry->stage", planned_too_early},
+    {"!entry->plan || entry->is_early", planned_too_early},
+    {"!entry->is_early", early_plan_lost},
     {"entry->times_us", times_lost},
     {"entry->untimed ==", untimed_miscounted},
     {"is_of_entry", followed_is_nobodys},
