@@ -127,7 +127,7 @@ static void put_move(recorder_t *recorder, const mdnn_replay_event_t *event, boo
     const double begin_us = (out ? recorder->out_us : recorder->in_us)[event->range];
     fprintf(recorder->moves.stream, "%s[\"%s\",%.6f,%.6f,%" PRIu64 "]", comma(&recorder->moves),
             out ? "out" : "in", ms_of(recorder, begin_us), ms_of(recorder, event->time_us),
-            recorder->parts->period.ranges[event->range].bytes);
+            mdnn_range_copied_bytes(&recorder->parts->period.ranges[event->range]));
 }
 
 static void put_operation(recorder_t *recorder, const mdnn_replay_event_t *event)

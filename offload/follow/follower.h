@@ -46,6 +46,8 @@ void mdnn_follower_destroy(mdnn_follower_t *follower); /* accepts NULL; ends the
  * valid until end_range. */
 uint32_t mdnn_follower_begin_range(mdnn_follower_t *follower, uint64_t bytes, bool stays,
                                    void *owner);
+/* As mdnn_history_set_padding. */
+void mdnn_follower_set_padding(mdnn_follower_t *follower, uint32_t range, uint64_t padding_bytes);
 void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range);
 
 typedef struct mdnn_advised {

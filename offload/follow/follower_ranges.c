@@ -1,4 +1,5 @@
 /* The ranges that the history knows, and which of the followed period each is. */
+#include "config/fault.h"
 #include "offload/follow/follower_check.h"
 #include "offload/follow/follower_internal.h"
 
@@ -60,6 +61,12 @@ void follower_assign(mdnn_follower_t *follower, uint32_t range, uint32_t slot)
     known->slot = slot;
     if (slot != MDNN_NO_POSITION)
         handles[slot] = range;
+}
+
+void mdnn_follower_set_padding(mdnn_follower_t *follower, uint32_t range, uint64_t padding_bytes)
+{
+    if (!MDNN_FAULT(PLANS_COPY_PADDING))
+        mdnn_history_set_padding(follower->history, range, padding_bytes);
 }
 
 void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range)

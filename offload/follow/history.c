@@ -99,6 +99,12 @@ static bool is_living(const mdnn_history_t *history, uint32_t range)
     return range < history->range_capacity && history->ranges[range].lives;
 }
 
+void mdnn_history_set_padding(mdnn_history_t *history, uint32_t range, uint64_t padding_bytes)
+{
+    if (is_living(history, range))
+        history->ranges[range].padding_bytes = padding_bytes;
+}
+
 void mdnn_history_end_range(mdnn_history_t *history, uint32_t range)
 {
     if (!is_living(history, range))

@@ -31,6 +31,8 @@ void mdnn_history_destroy(mdnn_history_t *history); /* accepts NULL */
  * identifies the range until it ends. If memory is short, that is MDNN_NO_POSITION, which every function here accepts
  * and ignores. */
 uint32_t mdnn_history_begin_range(mdnn_history_t *history, uint64_t bytes, bool stays);
+/* So much of the range holds nothing, because its memory is rounded to chunks: nobody copies it. */
+void mdnn_history_set_padding(mdnn_history_t *history, uint32_t range, uint64_t padding_bytes);
 void mdnn_history_end_range(mdnn_history_t *history, uint32_t range);
 
 typedef struct mdnn_history_operation {

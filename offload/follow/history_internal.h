@@ -33,7 +33,8 @@ enum { HISTORY_VARIANT_SETS = 1024, HISTORY_VARIANTS = 64 };
 
 /* A range that lives or is named in the ring. */
 typedef struct history_range {
-    uint64_t bytes, born_at, died_at; /* number of the next operation at that time */
+    uint64_t bytes, padding_bytes;
+    uint64_t born_at, died_at; /* number of the next operation at that time */
     uint64_t first_used_at;
     uint32_t references; /* uses in the ring */
     bool lives, stays;

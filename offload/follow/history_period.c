@@ -120,7 +120,8 @@ static void note_use(build_t *build, uint32_t position, uint32_t operand, const 
     if (r == MDNN_NO_POSITION) {
         r = build->index[use->range] = period->range_count++;
         const history_range_t *const range = &build->history->ranges[use->range];
-        period->ranges[r] = (mdnn_period_range_t){range->bytes, 0, 0, range->stays};
+        period->ranges[r] = (mdnn_period_range_t){
+            .bytes = range->bytes, .padding_bytes = range->padding_bytes, .stays = range->stays};
         build->first_use[r] = position;
         build->operand[r] = operand;
         build->source[r] = use->range;
@@ -287,8 +288,11 @@ static void compact(build_t *build)
         const history_range_t *const range = &history->ranges[i];
         if (range->born_at < build->begin && lives_on(build, range) &&
             build->index[i] == MDNN_NO_POSITION)
-            period->ranges[kept++] = (mdnn_period_range_t){range->bytes, MDNN_NO_POSITION,
-                                                           MDNN_NO_POSITION, range->stays};
+            period->ranges[kept++] = (mdnn_period_range_t){.bytes = range->bytes,
+                                                           .padding_bytes = range->padding_bytes,
+                                                           .birth = MDNN_NO_POSITION,
+                                                           .death = MDNN_NO_POSITION,
+                                                           .stays = range->stays};
     }
     period->range_count = kept;
 }

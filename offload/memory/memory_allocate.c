@@ -16,6 +16,8 @@ void mdnn_allocation_begin_life(mdnn_memory_t *memory, mdnn_allocation_t *alloca
     mdnn_memory_note_live(memory);
     allocation->follower_range = mdnn_follower_begin_range(memory->follower, allocation->room,
                                                            allocation->stays, allocation);
+    mdnn_follower_set_padding(memory->follower, allocation->follower_range,
+                              allocation->room - allocation->bytes);
 }
 
 static void link_allocation(mdnn_memory_t *memory, mdnn_allocation_t *allocation)

@@ -68,6 +68,9 @@ static void cut_range(const cut_t *cut, uint32_t range)
         mdnn_period_range_t *const part = &cut->parts->period.ranges[first + i];
         *part = *whole;
         part->bytes = i + 1 < count ? bytes : most;
+        part->padding_bytes = i + 1 < count                 ? 0
+                              : whole->padding_bytes < most ? whole->padding_bytes
+                                                            : most;
         cut->parts->whole[first + i] = range;
         cut->parts->begin[first + i] = begin;
         begin += part->bytes;

@@ -69,6 +69,8 @@ static mdnn_status_t check_ranges(const mdnn_period_t *period)
         if (born != dies ||
             (!born && (range->birth != MDNN_NO_POSITION || range->death != MDNN_NO_POSITION)))
             return MDNN_STATUS_INVALID_ARGUMENT;
+        if (range->padding_bytes > range->bytes)
+            return MDNN_STATUS_INVALID_ARGUMENT;
         if (__builtin_add_overflow(sum, range->bytes, &sum) || sum > (uint64_t)1 << 62)
             return MDNN_STATUS_OVERFLOW;
     }
@@ -368,6 +370,7 @@ uint64_t mdnn_period_shape(const mdnn_period_t *period)
     for (uint32_t r = 0; r < period->range_count; r++) {
         const mdnn_period_range_t *const range = &period->ranges[r];
         add_word(&hash, range->bytes);
+        add_word(&hash, range->padding_bytes);
         add_word(&hash, (uint64_t)range->birth << 32 | range->death);
     }
     return hash ? hash : 1;

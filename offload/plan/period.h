@@ -54,7 +54,8 @@ typedef struct mdnn_operation {
 } mdnn_operation_t;
 
 typedef struct mdnn_period_range {
-    uint64_t bytes; /* memory that it takes; the recorder rounds it to chunks */
+    uint64_t bytes;         /* memory that it takes; the recorder rounds it to chunks */
+    uint64_t padding_bytes; /* of these, what holds nothing, so that nobody copies it */
     /* The range takes memory before operation `birth`, the first that names it, and gives it back
      * after operation `death`, which is past the end of the period if death < birth. Both
      * MDNN_NO_POSITION: lives always. */
@@ -71,6 +72,12 @@ typedef struct mdnn_period {
     mdnn_period_range_t *ranges;
     uint32_t operation_count, use_count, variant_count, range_count;
 } mdnn_period_t;
+
+/* What a move of the range copies. */
+static inline uint64_t mdnn_range_copied_bytes(const mdnn_period_range_t *range)
+{
+    return range->bytes - range->padding_bytes;
+}
 
 void mdnn_period_fini(mdnn_period_t *period);
 

@@ -125,6 +125,8 @@ static bool take_range(reader_t *reader, mdnn_period_range_t *range)
              !take_index(reader, &range->death))
         return false;
     range->stays = take(reader, " stays");
+    if (take(reader, " padding ") && !take_number(reader, 10, UINT64_MAX, &range->padding_bytes))
+        return false;
     return take_line_end(reader);
 }
 

@@ -7,11 +7,15 @@
 
 static mdnn_status_t add_range(mdnn_text_t *text, const mdnn_period_range_t *range)
 {
-    const char *const end = range->stays ? " stays\n" : "\n";
-    if (mdnn_range_is_permanent(range))
-        return mdnn_text_add(text, "range %" PRIu64 " always%s", range->bytes, end);
-    return mdnn_text_add(text, "range %" PRIu64 " %" PRIu32 " %" PRIu32 "%s", range->bytes,
-                         range->birth, range->death, end);
+    MDNN_TRY(mdnn_range_is_permanent(range)
+                 ? mdnn_text_add(text, "range %" PRIu64 " always", range->bytes)
+                 : mdnn_text_add(text, "range %" PRIu64 " %" PRIu32 " %" PRIu32, range->bytes,
+                                 range->birth, range->death));
+    if (range->stays)
+        MDNN_TRY(mdnn_text_add(text, " stays"));
+    if (range->padding_bytes > 0)
+        MDNN_TRY(mdnn_text_add(text, " padding %" PRIu64, range->padding_bytes));
+    return mdnn_text_add(text, "\n");
 }
 
 static mdnn_status_t add_operation(mdnn_text_t *text, const mdnn_period_t *period,

@@ -281,7 +281,7 @@ static void place_returns(chooser_t *chooser, const recipe_t *recipe, mdnn_move_
         mdnn_move_t *const move = &moves[i];
         if (move->return_before == MDNN_NEVER)
             continue;
-        const double bytes = (double)chooser->period->ranges[move->range].bytes;
+        const double bytes = (double)mdnn_range_copied_bytes(&chooser->period->ranges[move->range]);
         const double need_us = 1.1 * (link->latency_us + bytes / link->in_duplex_bytes_per_us);
         next_us = fmin(next_us, time_of(chooser, move->return_before)) - need_us;
         /* As it should be; as it can be, below. */

@@ -75,14 +75,15 @@ static void start_copy(replay_t *replay, int direction, uint32_t range)
 {
     const mdnn_link_t *const link = &replay->request->link;
     replay_engine_t *const engine = &replay->engines[direction];
+    const uint64_t copied_bytes = mdnn_range_copied_bytes(&replay->period->ranges[range]);
     const double full = direction == OUT ? link->out_bytes_per_us : link->in_bytes_per_us;
     engine->running = true;
-    engine->left_bytes = (double)mdnn_replay_bytes_of(replay, range) + link->latency_us * full;
+    engine->left_bytes = (double)copied_bytes + link->latency_us * full;
     if (direction == OUT) {
-        replay->result.out_bytes += mdnn_replay_bytes_of(replay, range);
+        replay->result.out_bytes += copied_bytes;
         mdnn_replay_take_host(replay, range);
     } else {
-        replay->result.in_bytes += mdnn_replay_bytes_of(replay, range);
+        replay->result.in_bytes += copied_bytes;
     }
     observe(replay, direction == OUT ? MDNN_REPLAY_OUT_START : MDNN_REPLAY_IN_START, range);
 }

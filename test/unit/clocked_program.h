@@ -216,7 +216,7 @@ static bool forecasts;
 
 static inline void allocate_range(uint32_t range)
 {
-    const uint64_t bytes = network.ranges[range].bytes;
+    const uint64_t bytes = mdnn_range_copied_bytes(&network.ranges[range]);
     MUST(mdnn_memory_allocate(memory, bytes, 0, &addresses[range]) == MDNN_STATUS_OK);
 }
 

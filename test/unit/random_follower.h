@@ -67,6 +67,12 @@ uint32_t mdnn_follower_begin_range(mdnn_follower_t *follower, uint64_t bytes, bo
     return advisor.count++;
 }
 
+void mdnn_follower_set_padding(mdnn_follower_t *follower, uint32_t range, uint64_t padding_bytes)
+{
+    (void)follower;
+    assert_true(range == MDNN_NO_POSITION || padding_bytes < advisor.bytes[range]);
+}
+
 void mdnn_follower_end_range(mdnn_follower_t *follower, uint32_t range)
 {
     (void)follower;

@@ -11,6 +11,7 @@ enum { RANDOM_PERIOD_OPERATIONS = 512, RANDOM_PERIOD_RANGES = 768, RANDOM_PERIOD
 
 typedef struct random_period {
     uint64_t state;
+    bool pads;            /* a part of each range is padding */
     mdnn_period_t period; /* borrows the arrays below */
     mdnn_operation_t operations[RANDOM_PERIOD_OPERATIONS];
     mdnn_period_range_t ranges[RANDOM_PERIOD_RANGES];
@@ -26,6 +27,7 @@ static inline uint64_t random_period_below(random_period_t *random, uint64_t end
 static inline void random_period_start(random_period_t *random, uint64_t seed)
 {
     random->state = seed;
+    random->pads = false;
     random->period = (mdnn_period_t){.operations = random->operations,
                                      .uses = random->uses,
                                      .variants = random->variants,
@@ -35,8 +37,9 @@ static inline void random_period_start(random_period_t *random, uint64_t seed)
 static inline uint32_t random_period_range(random_period_t *random, uint64_t bytes, uint32_t birth,
                                            uint32_t death)
 {
-    random->ranges[random->period.range_count] =
-        (mdnn_period_range_t){.bytes = bytes, .birth = birth, .death = death};
+    const uint64_t padding = random->pads ? bytes / (1 + random->period.range_count % 5) / 2 : 0;
+    random->ranges[random->period.range_count] = (mdnn_period_range_t){
+        .bytes = bytes, .padding_bytes = padding, .birth = birth, .death = death};
     return random->period.range_count++;
 }
 
@@ -72,6 +75,7 @@ static inline void random_period_fill(random_period_t *random, uint64_t seed, ui
                                       uint32_t ranges)
 {
     random_period_start(random, seed);
+    random->pads = seed % 3 == 0;
     const uint32_t n = operations;
     for (uint32_t r = 0; r < ranges; r++) {
         const uint64_t kind = random_period_below(random, 8),
@@ -111,6 +115,7 @@ static inline void random_period_training(random_period_t *random, uint64_t seed
     enum { MOST = 8 };
     uint32_t x[MOST + 1], y[MOST], w[MOST], dw[MOST], dy, dx = 0;
     random_period_start(random, seed);
+    random->pads = seed % 3 == 0;
     const uint32_t turn = 2 * layers, end = turn + 3 * layers + 2; /* the update */
     for (uint32_t l = 0; l < layers; l++) {
         w[l] = random_period_range(random, 1 + random_period_below(random, 3), MDNN_NO_POSITION,

@@ -77,7 +77,8 @@ static inline void check_copy(replay_checker_t *checker, const mdnn_replay_event
     const bool start = event->kind == MDNN_REPLAY_OUT_START || event->kind == MDNN_REPLAY_IN_START;
     double *const since = out ? &checker->out_since : &checker->in_since;
     uint32_t *const range = out ? &checker->out_range : &checker->in_range;
-    const double bytes = (double)checker->request->period->ranges[event->range].bytes;
+    const double bytes =
+        (double)mdnn_range_copied_bytes(&checker->request->period->ranges[event->range]);
     const double rate = out ? link->out_bytes_per_us : link->in_bytes_per_us;
     const double duplex = out ? link->out_duplex_bytes_per_us : link->in_duplex_bytes_per_us;
     REPLAY_EXPECT(checker->taken[event->range]);

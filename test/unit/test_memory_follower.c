@@ -1,6 +1,7 @@
 /* The mechanism and the plan follower together: training under a budget on a device with a clock. Streams
  * and copies take the time that they would, the host pays for what it enqueues. Contents are
  * test_memory's business; here it is about when things move. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -272,7 +273,7 @@ static void other_budgets_cost_what_was_said(void **state)
 }
 
 static unsigned moved;
-static double worst, sum;
+static double least, worst, sum;
 
 /* A chain of layers with short operations, in any budget from the floor on. */
 static void run_chain(uint64_t seed)
@@ -280,8 +281,13 @@ static void run_chain(uint64_t seed)
     const uint64_t chunk_bytes = 2 << 20;
     uint64_t floor_bytes, live[RANDOM_PERIOD_OPERATIONS], peak = 0;
     random_period_training(&network, seed, 2 + (uint32_t)(seed % 7));
-    for (uint32_t r = 0; r < network.period.range_count; r++)
+    for (uint32_t r = 0; r < network.period.range_count; r++) {
         network.ranges[r].bytes *= chunk_bytes;
+        if (seed % 3 == 0 && network.ranges[r].bytes > chunk_bytes) /* a smaller one would stay */
+            network.ranges[r].padding_bytes = chunk_bytes / 4 * 3;
+        else
+            network.ranges[r].padding_bytes = 0;
+    }
     for (uint32_t v = 0; v < network.period.variant_count; v++)
         network.variants[v] = (mdnn_variant_t){.time_us = network.variants[v].time_us * 50};
     assert_int_equal(mdnn_period_floor(&network.period, &floor_bytes), MDNN_STATUS_OK);
@@ -300,6 +306,7 @@ static void run_chain(uint64_t seed)
                  (unsigned long)rounds.counts.demand_leaves, ratio);
     moved += rounds.counts.planned_returns > 0;
     worst = ratio > worst ? ratio : worst;
+    least = ratio < least ? ratio : least;
     sum += ratio;
     mdnn_memory_destroy(memory);
 }
@@ -308,12 +315,13 @@ static void any_budget_from_the_floor_on_needs_no_demand(void **state)
 {
     const unsigned chains = (unsigned)few(30, 300);
     (void)state;
+    least = INFINITY;
     for (uint64_t seed = 1; seed <= chains; seed++)
         run_chain(seed);
     print_message("%u of %u programs move something; %.3f times what was predicted on average, "
-                  "%.3f at worst\n",
-                  moved, chains, sum / chains, worst);
-    assert_true(moved > chains / 2);
+                  "%.3f to %.3f\n",
+                  moved, chains, sum / chains, least, worst);
+    assert_true(moved > chains / 2 && least > 0.97);
 }
 
 static int free_all(void **state)
