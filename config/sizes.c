@@ -10,15 +10,15 @@ static const uint64_t kibibyte = (uint64_t)1 << 10, mebibyte = (uint64_t)1 << 20
 
 uint64_t mdnn_chunk_bytes(uint64_t budget_bytes, uint64_t option)
 {
-    /* To move a chunk out and back, mappings change four times, which takes about as long as copying 8 MiB. Larger ones are
-     * faster, but what is no larger than half a chunk never leaves: more programs would have too much of that. */
-    const uint64_t balanced = 8 * mebibyte;
+    /* To move a chunk out and back, mappings change four times, beside copies and calls of the program. That takes about as
+     * long as copying 16 MiB. With fewer than `least` chunks too much of the budget would be wasted. */
+    const uint64_t balanced = 16 * mebibyte, least = 160;
     const uint64_t wanted = option ? option : budget_bytes / 1024;
     const uint64_t most = option ? UINT64_MAX / 2 : 32 * mebibyte;
     uint64_t bytes = 2 * mebibyte;
     while (bytes < wanted && bytes < most)
         bytes *= 2;
-    while (!option && bytes < balanced && 2 * bytes <= budget_bytes / 256)
+    while (!option && bytes < balanced && 2 * bytes <= budget_bytes / least)
         bytes *= 2;
     return bytes;
 }

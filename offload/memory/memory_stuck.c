@@ -94,10 +94,10 @@ bool mdnn_memory_may_always_stay(mdnn_memory_t *memory, uint64_t bytes)
 
 /* A range of its own wastes most of a chunk. All of them together are to waste no more than the budget: above that, slabs
  * are made although the largest operation, which may never come again, might not fit. They may take the last chunks only
- * for little blocks; the others go on getting ranges, which waste at most seven eighths of a chunk of host memory each. */
+ * for little blocks; the others go on getting ranges, which waste at most fifteen times their size in host memory each. */
 bool mdnn_memory_may_be_slabs(mdnn_memory_t *memory, uint64_t chunks, uint64_t room)
 {
-    enum { LITTLE_PARTS = 8 };
+    enum { LITTLE_PARTS = 16 };
     const uint64_t bytes = chunks * memory->chunk_bytes;
     const bool wastes_all =
         memory->loose_bytes + memory->chunk_bytes > memory->config.budget_bytes &&
