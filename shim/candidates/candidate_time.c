@@ -181,9 +181,11 @@ static mdnn_status_t time_one_of_many(mdnn_measurement_t *measurement, const mdn
         return MDNN_STATUS_OK;
     const double wanted = *ms > 0 ? group_ms / *ms : SLICES;
     const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
-    const int64_t repeats = measurement->request.repeats;
+    /* What takes long is timed by fewer runs: the first two have shown what there is to see. */
+    const bool is_long = *ms >= needs_no_lead_ms;
+    const int64_t repeats = (measurement->request.repeats + is_long) / (1 + is_long);
     const mdnn_timed_runs_t timed = {
-        .lead = (runs + 3) / 4,
+        .lead = is_long ? 0 : (runs + 3) / 4,
         .count = runs,
         .groups = repeats < MDNN_SCRATCH_GROUPS ? (size_t)repeats : MDNN_SCRATCH_GROUPS,
         .held = *ms < needs_no_hold_ms,
