@@ -1,4 +1,5 @@
 /* A plan is taken up where the program is found, and followed: what leaves and comes back behind an operation. */
+#include "config/fault.h"
 #include "offload/follow/follower_internal.h"
 
 #include <stdlib.h>
@@ -173,7 +174,8 @@ void follower_follow(mdnn_follower_t *follower, follower_entry_t *entry,
         add_move(follower, plan->leaves.items[i], false, advice);
     for (uint32_t i = plan->backs.first[position]; i < plan->backs.first[position + 1]; i++)
         add_move(follower, plan->backs.items[i], true, advice);
-    if (position + 1 == count)
+    /* Operations are still timed as they are under an early plan. */
+    if (position + 1 == count && (!entry->is_early || MDNN_FAULT(EARLY_PLANS_CHOOSE)))
         take_choices(entry);
     advice->leave = plan->leave;
     advice->back = plan->back;

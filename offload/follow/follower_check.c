@@ -89,7 +89,8 @@ static bool stage_holds(const mdnn_follower_t *follower, const follower_entry_t 
     MDNN_RULE(entry->stage != FOLLOWER_STAGE_PLANNING ||
               (follower->job && follower->job_period == entry->number));
     MDNN_RULE(!entry->plan || entry->is_early || entry->stage == FOLLOWER_STAGE_PLANNED);
-    MDNN_RULE(!entry->is_early || (entry->plan && !entry->before));
+    MDNN_RULE(!entry->is_early ||
+              (entry->plan && !entry->before && entry->stage != FOLLOWER_STAGE_PLANNED));
     if (entry->stage == FOLLOWER_STAGE_PLANNED)
         return true;
     *looks += entry->count;

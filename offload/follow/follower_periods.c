@@ -82,17 +82,20 @@ static void plan_failed(follower_entry_t *entry, mdnn_status_t status)
 {
     const bool again = status == MDNN_STATUS_OUT_OF_MEMORY && ++entry->tries < FOLLOWER_TRIES;
     entry->stage = again ? FOLLOWER_STAGE_TIMING : FOLLOWER_STAGE_PLANNED;
+    entry->is_early = entry->is_early && again; /* there will be no other */
     entry->plan_from = entry->passed + entry->count;
 }
 
 static mdnn_status_t start_job(mdnn_follower_t *follower, const follower_entry_t *entry,
-                               const mdnn_period_t *period, const double *times_us)
+                               const mdnn_period_t *period, const double *times_us, bool early)
 {
     mdnn_follower_config_t config = follower->config;
+    if (early)
+        config.planned = NULL; /* its times are not measured */
     const uint64_t alone = entry->short_bytes + follower->aside_bytes;
     config.budget_bytes -= alone < config.budget_bytes ? alone : config.budget_bytes;
     follower->job_period = entry->number;
-    follower->job_is_early = false;
+    follower->job_is_early = early;
     return follower_job_start(&config, period, times_us, &follower->job);
 }
 
@@ -104,8 +107,9 @@ static bool are_most(uint32_t timed, uint32_t count)
 
 void follower_start_early_plan(mdnn_follower_t *follower, follower_entry_t *entry)
 {
-    enum { EVERY = 16 }; /* operations: keys are timed meanwhile */
-    if (entry->tried_early || entry->plan || follower->job || entry->passed % EVERY != 1 ||
+    const uint32_t every =
+        entry->count < 16 * 64 ? 16 : entry->count / 64; /* keys are timed meanwhile */
+    if (entry->tried_early || entry->plan || follower->job || entry->passed % every != 1 ||
         MDNN_FAULT(NO_EARLY_PLANS))
         return;
     const mdnn_period_t *const period = mdnn_history_period(follower->history, entry->number);
@@ -114,7 +118,7 @@ void follower_start_early_plan(mdnn_follower_t *follower, follower_entry_t *entr
         are_most(mdnn_key_times_fill(follower->key_times, period, entry->times_us, times_us),
                  entry->count)) {
         entry->tried_early = true;
-        follower->job_is_early = start_job(follower, entry, period, times_us) == MDNN_STATUS_OK;
+        (void)start_job(follower, entry, period, times_us, true);
     }
     free(times_us);
 }
@@ -124,8 +128,9 @@ void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry)
     const bool timed = entry->untimed == 0 || entry->passed >= 2 * (uint64_t)entry->count;
     if (!timed || follower->job || entry->passed < entry->plan_from)
         return;
-    const mdnn_status_t status = start_job(
-        follower, entry, mdnn_history_period(follower->history, entry->number), entry->times_us);
+    const mdnn_status_t status =
+        start_job(follower, entry, mdnn_history_period(follower->history, entry->number),
+                  entry->times_us, false);
     entry->stage = FOLLOWER_STAGE_PLANNING;
     if (status != MDNN_STATUS_OK)
         plan_failed(entry, status);
@@ -169,14 +174,18 @@ static void replace_plan(mdnn_follower_t *follower, follower_entry_t *entry, fol
 /* Takes over *made, if it is of use. */
 static void adopt_for(mdnn_follower_t *follower, follower_entry_t *entry, follower_plan_t *made)
 {
-    if (entry->plan && !entry->is_early && !may_help(entry->plan, made)) {
-        entry->replans = FOLLOWER_REPLANS;
+    const bool was_early = entry->is_early;
+    const bool helps = was_early ? made->plan.verdict == MDNN_VERDICT_FITS
+                                 : !entry->plan || may_help(entry->plan, made);
+    entry->stage = FOLLOWER_STAGE_PLANNED;
+    if (!helps) {
+        entry->is_early = false; /* it stays */
+        entry->replans = was_early ? entry->replans : FOLLOWER_REPLANS;
         follower_plan_destroy(made);
         return;
     }
     replace_plan(follower, entry, made);
     entry->is_early = false;
-    entry->stage = FOLLOWER_STAGE_PLANNED;
 }
 
 /* The operations are still being timed. */
@@ -263,7 +272,7 @@ void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry)
         return;
     entry->replans++;
     entry->short_bytes += bytes;
-    if (start_job(follower, entry, &entry->plan->period, NULL) != MDNN_STATUS_OK)
+    if (start_job(follower, entry, &entry->plan->period, NULL, false) != MDNN_STATUS_OK)
         entry->short_bytes -= bytes;
 }
 

@@ -227,6 +227,7 @@ static void settle_living(build_t *build, uint32_t r)
     }
     const uint32_t death = death_in_window(build, &history->ranges[other]);
     if (range->first_used_at >= build->begin && death == MDNN_NO_POSITION &&
+        build->end == history->recorded &&
         !lives_on(build, &history->ranges[other])) { /* its end is due now */
         made->birth = build->first_use[r];
         made->death = build->count - 1;
@@ -286,8 +287,7 @@ static void compact(build_t *build)
         period->uses[u].range = build->operand[period->uses[u].range];
     for (uint32_t i = 0; i < history->range_capacity; i++) {
         const history_range_t *const range = &history->ranges[i];
-        if (range->born_at < build->begin && lives_on(build, range) &&
-            build->index[i] == MDNN_NO_POSITION)
+        if (range->born_at < build->begin && range->lives && build->index[i] == MDNN_NO_POSITION)
             period->ranges[kept++] = (mdnn_period_range_t){.bytes = range->bytes,
                                                            .padding_bytes = range->padding_bytes,
                                                            .birth = MDNN_NO_POSITION,

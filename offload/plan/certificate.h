@@ -5,8 +5,9 @@
 #include "offload/plan/replay.h"
 
 /* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t): it
- * crosses the link after the last use before i, and again before the next use after i. Ranges may be cut at will here;
- * x(g) bytes of the range of gap g are away. In an iteration that waits Wb before i and Wa after it, the first line
+ * crosses the link after the last use before i, and again before the next use after i. Ranges may be cut at will here,
+ * with their shares of padding; x(g) bytes are copied of the range of gap g. Of gaps that must take so much memory
+ * together, those of which least is copied go first. In an iteration that waits Wb before i and Wa after it, the first line
  * holds when i begins and the second when i ends (what is away may change in between):
  *
  *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i

@@ -946,10 +946,10 @@ static void run_layer(mdnn_follower_t *follower, uint32_t *ranges, uint32_t posi
         mdnn_follower_end_range(follower, ranges[layer]);
 }
 
-static const follower_entry_t *entry_of_layers(const mdnn_follower_t *follower)
+static const follower_entry_t *entry_of(const mdnn_follower_t *follower, uint32_t count)
 {
     for (int i = 0; i < FOLLOWER_PERIODS; i++)
-        if (follower->entries[i].count == 2 * LAYERS)
+        if (follower->entries[i].count == count)
             return &follower->entries[i];
     return NULL;
 }
@@ -967,14 +967,14 @@ CASE(a_plan_is_followed_from_the_third_iteration_on)
     bool asked = false;
     for (; n < 4 * 2 * LAYERS && !(entry && entry->plan); n++) {
         run_layer(follower, ranges, n % (2 * LAYERS), &asked);
-        entry = entry_of_layers(follower);
+        entry = entry_of(follower, 2 * LAYERS);
     }
     assert_true(n <= 2 * 2 * LAYERS + LAYERS);
     assert_true(entry->is_early && entry->plan->plan.schedule.move_count > 0);
     const double guessed_us = entry->plan->compute_us;
     for (uint32_t end = n + 3 * 2 * LAYERS; n < end; n++)
         run_layer(follower, ranges, n % (2 * LAYERS), &asked);
-    assert_ptr_equal(entry, entry_of_layers(follower));
+    assert_ptr_equal(entry, entry_of(follower, 2 * LAYERS));
     assert_true(!entry->is_early && entry->plan && !entry->before);
     assert_true(entry->plan == follower->active);
     assert_true(fabs(guessed_us - 10.5 * 2 * LAYERS) < 0.05 * guessed_us);
@@ -1253,6 +1253,38 @@ CASE(workspaces_change_between_iterations_only)
         mdnn_follower_record(follower, &unknown, &advice);
         assert_int_equal(mdnn_follower_workspace(follower, CHOSEN_KEY + 2), UINT64_MAX);
     }
+    mdnn_follower_destroy(follower);
+}
+
+/* Or the times of other workspaces would be taken for those that the program asks for. */
+CASE(an_early_plan_changes_no_workspace)
+{
+    const mdnn_follower_config_t config = {.policy = MDNN_POLICY_AUTO,
+                                           .variants = MDNN_VARIANTS_FITTING,
+                                           .budget_bytes = 8,
+                                           .host_limit_bytes = UINT64_MAX,
+                                           .link = {0.01, 0.01, 0.01, 0.01, 0}};
+    mdnn_follower_t *const follower = mdnn_follower_create(&config);
+    int owner;
+    const mdnn_use_t kept = {mdnn_follower_begin_range(follower, 5, false, &owner), MDNN_USE_READ};
+    unsigned early = 0;
+    for (uint32_t i = 0; i < 20 * CHOSEN_STEPS; i++) {
+        mdnn_history_operation_t operation = chosen_step(i % CHOSEN_STEPS, &kept);
+        operation.time_us = -1;
+        const follower_entry_t *entry = entry_of(follower, CHOSEN_STEPS);
+        mdnn_advice_t advice;
+        if (entry && entry->is_early && entry->plan->chooses) {
+            early++;
+            assert_int_equal(mdnn_follower_workspace(follower, operation.key), UINT64_MAX);
+        }
+        mdnn_follower_record(follower, &operation, &advice);
+        entry = entry_of(follower, CHOSEN_STEPS);
+        if (!entry) /* their keys have times then, and the positions of the period do not */
+            mdnn_follower_timed(follower, i, 10);
+    }
+    assert_true(early > CHOSEN_STEPS);
+    const follower_entry_t *const entry = entry_of(follower, CHOSEN_STEPS);
+    assert_true(entry && entry->plan && !entry->is_early && entry->workspaces);
     mdnn_follower_destroy(follower);
 }
 

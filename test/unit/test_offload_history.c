@@ -263,39 +263,73 @@ static uint32_t period_now(const mdnn_history_t *history)
     return period ? period->operation_count : 0;
 }
 
-/* Something lives in the first half of a round, so the round should begin in the second one. */
-static void record_round(mdnn_history_t *history, uint32_t position, uint32_t round, uint32_t times)
+/* Of ranges that live from one quarter of a round to another. The first lives in the first half, so the round should begin
+ * in the second one, where one of the others lives. */
+enum { LIVES = 3 };
+static const uint64_t life_bytes[LIVES] = {100, 10, 11};
+static uint32_t life_begins(uint32_t life, uint32_t round)
 {
-    static uint32_t range;
-    const bool first = position == 0, last = position == round / 2;
-    if (first)
-        range = mdnn_history_begin_range(history, 100, false);
-    const mdnn_use_t use = {range, MDNN_USE_UNKNOWN};
+    return round / 4 * (uint32_t[]){0, 3, 1}[life];
+}
+static uint32_t life_ends(uint32_t life, uint32_t round)
+{
+    return round / 4 * (uint32_t[]){2, 1, 3}[life];
+}
+
+static void record_round(mdnn_history_t *history, uint32_t *ranges, uint32_t position,
+                         uint32_t round, uint32_t times)
+{
+    mdnn_use_t uses[LIVES];
+    uint32_t count = 0;
+    for (uint32_t life = 0; life < LIVES; life++) {
+        const bool begins = position == life_begins(life, round);
+        if (begins)
+            ranges[life] = mdnn_history_begin_range(history, life_bytes[life], false);
+        if (begins || position == life_ends(life, round))
+            uses[count++] = (mdnn_use_t){ranges[life], MDNN_USE_UNKNOWN};
+    }
     const mdnn_history_operation_t operation = {
-        .key = key_of_round(position, times), .uses = &use, .use_count = first || last};
+        .key = key_of_round(position, times), .uses = uses, .use_count = count};
     mdnn_history_record(history, &operation);
-    if (last)
-        mdnn_history_end_range(history, range);
+    for (uint32_t life = 0; life < LIVES; life++)
+        if (position == life_ends(life, round)) {
+            mdnn_history_end_range(history, ranges[life]);
+            ranges[life] = MDNN_NO_POSITION;
+        }
+}
+
+static void check_lives(const mdnn_period_t *period)
+{
+    const uint32_t round = period->operation_count;
+    assert_int_equal(period->range_count, LIVES);
+    for (uint32_t r = 0; r < LIVES; r++) {
+        const mdnn_period_range_t *const range = &period->ranges[r];
+        uint32_t life = 0;
+        while (life_bytes[life] != range->bytes)
+            life++;
+        assert_false(range->stays);
+        assert_int_equal((range->death + round - range->birth) % round,
+                         (life_ends(life, round) + round - life_begins(life, round)) % round);
+    }
 }
 
 static void check_round_after(uint32_t before, uint32_t loops, uint32_t times)
 {
     const uint32_t round = loops * (10 + 4 * times), soon = 2 * round + round / 4 + 32;
     mdnn_history_t *const history = mdnn_history_create(NULL);
+    uint32_t ranges[LIVES] = {MDNN_NO_POSITION, MDNN_NO_POSITION, MDNN_NO_POSITION};
     for (uint32_t i = 0; i < before; i++)
         record_key(history, UINT64_C(1) << 32 | i);
     for (uint32_t i = 0; i < soon + 2 * round; i++) {
         if (i >= soon)
             assert_int_equal(period_now(history), round);
-        record_round(history, i % round, round, times);
+        record_round(history, ranges, i % round, round, times);
     }
     const mdnn_history_place_t place = mdnn_history_place(history);
     const mdnn_period_t *const period = mdnn_history_period(history, place.period);
     assert_int_equal(period->operations[place.position].key,
                      key_of_round((soon + 2 * round - 1) % round, times));
-    for (uint32_t r = 0; r < period->range_count; r++)
-        assert_true(!mdnn_range_is_permanent(&period->ranges[r]) &&
-                    period->ranges[r].birth < period->ranges[r].death);
+    check_lives(period);
     mdnn_history_destroy(history);
 }
 
