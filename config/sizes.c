@@ -10,15 +10,16 @@ static const uint64_t kibibyte = (uint64_t)1 << 10, mebibyte = (uint64_t)1 << 20
 
 uint64_t mdnn_chunk_bytes(uint64_t budget_bytes, uint64_t option)
 {
-    /* To move a chunk out and back, mappings change four times, beside copies and calls of the program. That takes about as
-     * long as copying 16 MiB. With fewer than `least` chunks too much of the budget would be wasted. */
-    const uint64_t balanced = 16 * mebibyte, least = 160;
+    /* To move a chunk out and back, mappings change four times, which takes about as long as copying 8 MiB. Larger ones are
+     * faster for large tensors. But those of up to half a chunk are blocks of slabs: with 16 MiB training whose tensors
+     * have 6 MB had no plan, and took three times as long. */
+    const uint64_t balanced = 8 * mebibyte;
     const uint64_t wanted = option ? option : budget_bytes / 1024;
     const uint64_t most = option ? UINT64_MAX / 2 : 32 * mebibyte;
     uint64_t bytes = 2 * mebibyte;
     while (bytes < wanted && bytes < most)
         bytes *= 2;
-    while (!option && bytes < balanced && 2 * bytes <= budget_bytes / least)
+    while (!option && bytes < balanced && 2 * bytes <= budget_bytes / 256)
         bytes *= 2;
     return bytes;
 }

@@ -15,7 +15,7 @@ enum { MDNN_TROUBLE_BYTES = 256 };
 
 /* The unit in which memory moves under a budget, a power of two from 2 MiB on. It is `option` ([memory] chunk_size),
  * rounded up. If that is 0, it is the larger of two sizes: a 1024th of the budget, rounded up, at most 32 MiB; and a
- * 160th of the budget, rounded down, at most 16 MiB. Smaller chunks waste less, and larger ones change fewer
+ * 256th of the budget, rounded down, at most 8 MiB. Smaller chunks waste less, and larger ones change fewer
  * mappings. */
 uint64_t mdnn_chunk_bytes(uint64_t budget_bytes, uint64_t option);
 

@@ -307,6 +307,12 @@ uint64_t mdnn_memory_room_left(const mdnn_memory_t *memory)
 uint64_t mdnn_memory_available(mdnn_memory_t *memory)
 {
     mdnn_memory_look_for_room(memory, memory->config.budget_bytes / memory->chunk_bytes);
-    memory->told_bytes = room_beside(memory, memory->largest_beside_bytes);
+    /* The next workspace takes the place of the last one, unless that lives on. */
+    const bool lives = memory->whole_workspace_number > 0 &&
+                       mdnn_memory_number(memory, memory->whole_workspace_address) ==
+                           memory->whole_workspace_number;
+    memory->told_bytes = lives || MDNN_FAULT(A_WORKSPACE_TAKES_ROOM_FOR_GOOD)
+                             ? mdnn_memory_room_left(memory)
+                             : room_beside(memory, memory->largest_beside_bytes);
     return memory->told_bytes;
 }

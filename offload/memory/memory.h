@@ -456,7 +456,7 @@ mdnn_follower_report_t mdnn_memory_follower_report(const mdnn_memory_t *memory);
 
 /* What cuMemGetInfo reports as free: the bytes that an allocation could get now and use beside what is alive, such as
  * the workspace of a convolution. That is the budget, less memory that cannot leave, and less the smaller of the largest
- * operation so far, without its workspace, and all live memory. */
+ * operation so far, without its workspace if that is freed, and all live memory. */
 uint64_t mdnn_memory_available(mdnn_memory_t *memory);
 
 #endif

@@ -268,6 +268,8 @@ struct mdnn_memory {
     uint64_t movable_range_bytes; /* no live range that can leave takes more */
     /* Most that one operation named of what can leave, with its workspace and without, unless it had a tail in any case. */
     uint64_t largest_whole_bytes, largest_beside_bytes;
+    uint64_t whole_workspace_address,
+        whole_workspace_number;            /* of the former; number 0: it has none */
     mdnn_recent_t movable_operation_bytes; /* what one operation names of ranges that can leave */
     mdnn_recent_t slab_chunks;             /* slabs in use */
     uint64_t loose_bytes;    /* that ranges of small allocations take beyond what was asked for */

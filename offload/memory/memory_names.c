@@ -15,8 +15,9 @@
 typedef struct mdnn_sum {
     uint64_t bytes, movable_bytes; /* of what is named; */
     uint64_t workspace_bytes;      /* of movable_bytes, what a smaller workspace would save */
-    bool workspace_named;          /* the workspace is in one of the ranges */
-    bool lacking;                  /* something is not RESIDENT */
+    bool workspace_named;          /* the workspace is in one of the ranges, */
+    uint64_t workspace_address, workspace_number; /* which is this one */
+    bool lacking;                                 /* something is not RESIDENT */
 } mdnn_sum_t;
 
 /* The allocation behind a name, the first time that this pass meets it; else NULL. */
@@ -61,7 +62,11 @@ static void add_size(mdnn_sum_t *sum, const mdnn_allocation_t *allocation, uint6
     sum->bytes += allocation->room;
     sum->movable_bytes += movable ? allocation->room : 0;
     sum->workspace_bytes += movable && is_workspace ? allocation->room : 0;
-    sum->workspace_named = sum->workspace_named || is_workspace;
+    if (!is_workspace)
+        return;
+    sum->workspace_named = true;
+    sum->workspace_address = allocation->address;
+    sum->workspace_number = allocation->number;
 }
 
 static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
@@ -149,12 +154,14 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
     return MDNN_STATUS_OK;
 }
 
-/* What has a tail in any case does not count. */
-static void note_whole(mdnn_memory_t *memory, uint64_t *largest, uint64_t bytes)
+/* What has a tail in any case does not count. Whether it is the largest now. */
+static bool note_whole(mdnn_memory_t *memory, uint64_t *largest, uint64_t bytes)
 {
-    if (*largest < bytes &&
-        (mdnn_memory_counts(memory, bytes) || MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM)))
+    const bool is_largest = *largest < bytes && (mdnn_memory_counts(memory, bytes) ||
+                                                 MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM));
+    if (is_largest)
         *largest = bytes;
+    return is_largest;
 }
 
 static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
@@ -163,9 +170,11 @@ static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
                    needed = beside + mdnn_memory_stuck_bytes(memory) + memory->aside_bytes;
     if (memory->report.largest_operation_bytes < sum->bytes)
         memory->report.largest_operation_bytes = sum->bytes;
-    note_whole(memory, &memory->largest_whole_bytes, sum->movable_bytes);
-    note_whole(memory, &memory->largest_beside_bytes,
-               MDNN_FAULT(A_WORKSPACE_TAKES_ROOM_FOR_GOOD) ? sum->movable_bytes : beside);
+    if (note_whole(memory, &memory->largest_whole_bytes, sum->movable_bytes)) {
+        memory->whole_workspace_address = sum->workspace_address;
+        memory->whole_workspace_number = sum->workspace_number;
+    }
+    (void)note_whole(memory, &memory->largest_beside_bytes, beside);
     if (memory->report.whole_budget_bytes < needed)
         memory->report.whole_budget_bytes = needed;
     const uint64_t least =

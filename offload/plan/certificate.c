@@ -19,14 +19,9 @@ typedef struct certificate {
     int32_t begins[CUTS], ends[CUTS];
     uint32_t begin_count, end_count;
     double bytes[CUTS + 1][CUTS + 1];
-    double always_bytes; /* of gaps without a use */
-    /* The least that is copied of gaps around the place which take so much memory: corners of a convex line. Gaps of which
-     * less is copied come first. */
-    struct corner {
-        double bytes, copied;
-    } * least;
-    size_t least_count;
-    int32_t *positions; /* scratch: of gap_count */
+    double always_bytes;  /* of gaps without a use */
+    double padding_bytes; /* of all gaps around the place, which may be away without a copy */
+    int32_t *positions;   /* scratch: of gap_count */
     struct window {
         uint32_t first, last; /* the waits before these operations, and those between, */
         double wait_us;       /* are at least so long together */
@@ -123,69 +118,25 @@ static void choose_cuts(certificate_t *certificate, int32_t place)
     certificate->end_count = spread(certificate->positions, ends, certificate->ends);
 }
 
-static int compare_corners(const void *left, const void *right)
-{
-    const struct corner *const a = left, *const b = right;
-    const double one = a->copied * b->bytes, other = b->copied * a->bytes;
-    return one < other ? -1 : one > other;
-}
-
-/* From what each gap around the place takes and has copied to the corners of their sums. */
-static void add_up_corners(certificate_t *certificate)
-{
-    struct corner *const least = certificate->least;
-    if (certificate->least_count > 0)
-        qsort(least, certificate->least_count, sizeof *least, compare_corners);
-    for (size_t i = 1; i < certificate->least_count; i++) {
-        least[i].bytes += least[i - 1].bytes;
-        least[i].copied += least[i - 1].copied;
-    }
-}
-
-/* What is copied at least if gaps that take `bytes` are to be away by copies. */
-static double least_copied(const certificate_t *certificate, double bytes)
-{
-    const struct corner *const least = certificate->least;
-    size_t low = 0, high = certificate->least_count;
-    if (bytes <= 0)
-        return bytes;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (least[middle].bytes < bytes)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == certificate->least_count) /* more than there is: no schedule has it away */
-        return low > 0 ? least[low - 1].copied + bytes - least[low - 1].bytes : bytes;
-    const struct corner before = low > 0 ? least[low - 1] : (struct corner){0, 0};
-    const double share = (bytes - before.bytes) / (least[low].bytes - before.bytes);
-    return before.copied + share * (least[low].copied - before.copied);
-}
-
-/* bytes[x][y]: x cuts are at or before the gap's beginning; y cuts are before its end. */
+/* bytes[x][y]: x cuts are at or before the gap's beginning; y cuts are before its end. Only what is copied counts. */
 static void sort_gaps(certificate_t *certificate, int32_t place)
 {
     int32_t begin, end;
     memset(certificate->bytes, 0, sizeof certificate->bytes);
     certificate->always_bytes = 0;
-    certificate->least_count = 0;
+    certificate->padding_bytes = 0;
     for (size_t g = 0; g < certificate->gap_count; g++) {
         const mdnn_gap_t *const gap = &certificate->gaps[g];
         const mdnn_period_range_t *const range = &certificate->period->ranges[gap->range];
-        const double bytes = (double)range->bytes;
         if (gap->from == MDNN_GAP_ALWAYS)
-            certificate->always_bytes += bytes;
+            certificate->always_bytes += (double)range->bytes;
         if (!is_around(certificate, gap, place, &begin, &end))
             continue;
         const uint32_t x = cuts_until(certificate->begins, certificate->begin_count, begin);
         const uint32_t y = cuts_until(certificate->ends, certificate->end_count, end - 1);
-        certificate->bytes[x][y] += bytes;
-        if (bytes > 0)
-            certificate->least[certificate->least_count++] =
-                (struct corner){bytes, (double)mdnn_range_copied_bytes(range)};
+        certificate->bytes[x][y] += (double)mdnn_range_copied_bytes(range);
+        certificate->padding_bytes += (double)range->padding_bytes;
     }
-    add_up_corners(certificate);
 }
 
 /* ---- cuts ---- */
@@ -225,7 +176,7 @@ static double least_wait(const certificate_t *certificate, uint32_t place, doubl
             rest += below[y];
             /* Columns y to ys end at cut y or behind it; before cut y + 1 lies what ends earlier. */
             const double in = y == 0 ? 0 : in_bytes(certificate, y, place);
-            const double lacking = least_copied(certificate, missing - rest) - out - in;
+            const double lacking = missing - rest - out - in;
             if (last && y > 0)
                 in_alone = fmax(in_alone, lacking / certificate->in_rate);
             else if (!last && y == 0)
@@ -255,16 +206,14 @@ static void add_windows(certificate_t *certificate, uint32_t place, double missi
         for (uint32_t y = 0; y <= ys; y++)
             rest += certificate->bytes[x - 1][y];
         add_window(certificate, (uint32_t)certificate->begins[x - 1] + 1, place,
-                   (least_copied(certificate, missing - rest) - out_bytes(certificate, x, place)) /
-                       certificate->out_rate);
+                   (missing - rest - out_bytes(certificate, x, place)) / certificate->out_rate);
     }
     rest = certificate->always_bytes;
     for (uint32_t y = ys; y > 0; y--) { /* columns from y on end later */
         for (uint32_t x = 0; x <= xs; x++)
             rest += certificate->bytes[x][y];
         add_window(certificate, place + 1, (uint32_t)certificate->ends[y - 1],
-                   (least_copied(certificate, missing - rest) - in_bytes(certificate, y, place)) /
-                       certificate->in_rate);
+                   (missing - rest - in_bytes(certificate, y, place)) / certificate->in_rate);
     }
 }
 
@@ -305,10 +254,11 @@ static double place_us(certificate_t *certificate, uint32_t place)
     sort_gaps(certificate, (int32_t)place);
     add_windows(
         certificate, place,
-        missing_bytes(certificate, place, mdnn_operation_smallest(certificate->period, place)));
+        missing_bytes(certificate, place, mdnn_operation_smallest(certificate->period, place)) -
+            certificate->padding_bytes);
     for (uint32_t v = 0; v < variants; v++) {
         const double own_us = variants_of(certificate, place)[v].time_us;
-        const double missing = missing_bytes(certificate, place, v);
+        const double missing = missing_bytes(certificate, place, v) - certificate->padding_bytes;
         const double wait_us = missing > 0 ? least_wait(certificate, place, missing, own_us) : 0;
         least_us = fmin(least_us, own_us - fastest_us(certificate, place) + wait_us);
     }
@@ -346,10 +296,9 @@ static mdnn_status_t prepare(certificate_t *certificate)
     certificate->live_bytes = calloc((size_t)count + 1, sizeof *certificate->live_bytes);
     certificate->start_us = calloc((size_t)count + 1, sizeof *certificate->start_us);
     certificate->positions = calloc(certificate->gap_count + 1, sizeof *certificate->positions);
-    certificate->least = calloc(certificate->gap_count + 1, sizeof *certificate->least);
     certificate->windows = calloc((size_t)2 * PLACES * CUTS, sizeof *certificate->windows);
     if (!certificate->live_bytes || !certificate->start_us || !certificate->positions ||
-        !certificate->least || !certificate->windows)
+        !certificate->windows)
         return MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_period_live_bytes(certificate->period, certificate->live_bytes);
     for (uint32_t i = 0; i < count; i++)
@@ -382,7 +331,6 @@ mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *l
     free(certificate->live_bytes);
     free(certificate->start_us);
     free(certificate->positions);
-    free(certificate->least);
     free(certificate);
     return status;
 }

@@ -6,8 +6,7 @@
 
 /* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t): it
  * crosses the link after the last use before i, and again before the next use after i. Ranges may be cut at will here,
- * with their shares of padding; x(g) bytes are copied of the range of gap g. Of gaps that must take so much memory
- * together, those of which least is copied go first. In an iteration that waits Wb before i and Wa after it, the first line
+ * so their padding, which nobody copies, is away first; x(g) bytes are copied of the range of gap g. In an iteration that waits Wb before i and Wa after it, the first line
  * holds when i begins and the second when i ends (what is away may change in between):
  *
  *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i
