@@ -60,7 +60,7 @@ bench: $(ALL) $(BENCHES)
 # A build in which each rule of config/fault.def can be broken. SHARD=2/8 is the second of eight parts.
 test-faults:
 	$(Q)$(MAKE) FLAVOUR=faults run-faults
-run-faults: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_follower test_ranges test_slabs test_pointer_tables test_values) \
+run-faults: $(ALL) $(TEST_DEPS) $(addprefix $(B)/test/unit/,test_memory test_follower test_offload_history test_memory_follower test_ranges test_slabs test_pointer_tables test_values) \
     $(B)/test/shim/test_memory_device
 	@test/run --build $(B) --cpu 7200 $(if $(SHARD),--shard $(SHARD),--shards 2) test/fault_points.sh
 .PHONY: test-faults run-faults

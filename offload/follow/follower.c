@@ -48,11 +48,12 @@ static void note_timed(mdnn_follower_t *follower, uint64_t key)
         (follower_timed_t){sequence + 1, key, follower->place.period, follower->place.position};
 }
 
-/* While no period is known any operation may be one of the next period's. */
+/* While no period is known any operation may be one of the next period's. Where nothing has had to leave, no plan is
+ * awaited. */
 static void time_anything(mdnn_follower_t *follower, mdnn_advice_t *advice)
 {
-    if (follower->asked_anywhere >= FOLLOWER_ASKED || follower->config.policy == MDNN_POLICY_NONE ||
-        MDNN_FAULT(ONLY_PERIODS_ARE_TIMED))
+    if (!follower->was_short || follower->asked_anywhere >= FOLLOWER_ASKED ||
+        follower->config.policy == MDNN_POLICY_NONE || MDNN_FAULT(ONLY_PERIODS_ARE_TIMED))
         return;
     follower->asked_anywhere++;
     advice->time = true;

@@ -158,6 +158,7 @@ struct mdnn_follower {
     follower_timed_t *timed; /* ring of FOLLOWER_TIMED */
     mdnn_key_times_t *key_times;
     uint32_t asked_anywhere; /* times of operations of which no period is known */
+    bool was_short;          /* something had to leave on demand */
     uint32_t periods;
     follower_forecast_t forecast;
 };

@@ -280,6 +280,7 @@ void mdnn_follower_short(mdnn_follower_t *follower, uint64_t bytes)
 {
     const follower_entry_t *const entry =
         follower->place.period != 0 ? follower_find_entry(follower, follower->place.period) : NULL;
+    follower->was_short = true;
     if (entry && entry->plan && entry->plan == follower->active &&
         follower->flown >= entry->count && bytes > follower->short_bytes)
         follower->short_bytes = bytes;

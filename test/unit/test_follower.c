@@ -965,6 +965,7 @@ CASE(a_plan_is_followed_from_the_third_iteration_on)
     const follower_entry_t *entry = NULL;
     uint32_t ranges[LAYERS], n = 0;
     bool asked = false;
+    mdnn_follower_short(follower, 10);
     for (; n < 4 * 2 * LAYERS && !(entry && entry->plan); n++) {
         run_layer(follower, ranges, n % (2 * LAYERS), &asked);
         entry = entry_of(follower, 2 * LAYERS);
@@ -1268,6 +1269,7 @@ CASE(an_early_plan_changes_no_workspace)
     int owner;
     const mdnn_use_t kept = {mdnn_follower_begin_range(follower, 5, false, &owner), MDNN_USE_READ};
     unsigned early = 0;
+    mdnn_follower_short(follower, 1);
     for (uint32_t i = 0; i < 20 * CHOSEN_STEPS; i++) {
         mdnn_history_operation_t operation = chosen_step(i % CHOSEN_STEPS, &kept);
         operation.time_us = -1;
