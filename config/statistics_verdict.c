@@ -120,13 +120,14 @@ static double host_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_by
            moves_ms * moved_share(numbers, moved_bytes);
 }
 
-/* An iteration takes longer than its plan says, for many small reasons, which other budgets have as well: three quarters
- * as much beyond the plan, and in proportion where less than half of the bytes moves. The fractions here and above are
- * those that fit the runs of docs/benchmarks/forecasts.md best, in quarters. */
+/* An iteration takes longer than its plan says, for many small reasons, which other budgets have as well: of a quarter of
+ * that as much, and of a half in proportion to the bytes that move, but at most twice as much. The fractions here and
+ * above were chosen in quarters by the runs of docs/benchmarks/forecasts.md. */
 static double beyond_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_bytes)
 {
-    const double share = 2 * moved_share(numbers, moved_bytes);
-    return (numbers->round_ms - numbers->predicted_ms) * 3 / 4 * (share < 1 ? share : 1);
+    const double share = moved_share(numbers, moved_bytes), most = 2;
+    return (numbers->round_ms - numbers->predicted_ms) * (1 + 2 * (share < most ? share : most)) /
+           4;
 }
 
 /* Its plan, or its host if that is slower. No budget makes an iteration faster than a larger one does. */
