@@ -120,9 +120,9 @@ static double host_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_by
            moves_ms * moved_share(numbers, moved_bytes);
 }
 
-/* An iteration takes longer than its plan says, for many small reasons, which other budgets have as well: of a quarter of
- * that as much, and of a half in proportion to the bytes that move, but at most twice as much. The fractions here and
- * above were chosen in quarters by the runs of docs/benchmarks/forecasts.md. */
+/* An iteration takes longer than its plan says, for many small reasons. A quarter of that is the same for all budgets; a
+ * half grows with the bytes that move, at most to twice as much. The fractions here and above were chosen in quarters by
+ * the runs of docs/benchmarks/forecasts.md. */
 static double beyond_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_bytes)
 {
     const double share = moved_share(numbers, moved_bytes), most = 2;

@@ -24,9 +24,9 @@ typedef struct mdnn_verdict_lines {
 /* Milliseconds of an iteration in which nothing moves; 0: not known. */
 double mdnn_memory_without_moves_ms(const mdnn_memory_statistics_t *numbers);
 /* Milliseconds that an iteration would take with the budget of forecast number `index`: the time that the forecast
- * predicts, plus three quarters of the time by which present iterations exceed the prediction of their plan (less if
- * fewer bytes move, and more if more do); or the time that the host needs to enqueue an iteration, if that is longer. Never less than with a
- * larger budget. 0: not known. */
+ * predicts, plus three quarters of the time by which present iterations exceed the prediction of their plan (less
+ * if fewer bytes move, and more if more do); or the time that the host needs to enqueue an iteration, if that is
+ * longer. Never less than with a larger budget. 0: not known. */
 double mdnn_memory_forecast_ms(const mdnn_memory_statistics_t *numbers, int index);
 
 /* Called in this order: for each device, for each convolution, and once at the end. */

@@ -92,7 +92,7 @@ void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *
 {
     follower_forecast_t *const forecast = &follower->forecast;
     if (!follower->config.forecast || forecast->job || follower->job || entry->before ||
-        entry->followed < (uint64_t)BEFORE_ITERATIONS * entry->count ||
+        entry->is_early || entry->followed < (uint64_t)BEFORE_ITERATIONS * entry->count ||
         !is_most_followed(follower, entry))
         return;
     if (forecast->period != entry->number)

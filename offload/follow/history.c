@@ -411,9 +411,9 @@ static void learn(mdnn_history_t *history, uint32_t lag, uint32_t ago)
     follow(history, entry, position, lag);
 }
 
-/* The last 512 operations are searched after each 32, twice as many half as often, and so on: however much came before,
- * an iteration is found at most a quarter of one, or 32 operations, after two of them. Each operation costs sixteen comparisons for each of
- * these lengths. */
+/* The last 512 operations are searched after each 32, twice as many half as often, and so on: however much came
+ * before, an iteration is found at most a quarter of one, or 32 operations, after two of them. Each operation
+ * costs sixteen comparisons for each of these lengths. */
 static void note_due(mdnn_history_t *history)
 {
     uint64_t step = SEARCH_AT_LEAST;

@@ -311,8 +311,9 @@ uint64_t mdnn_memory_available(mdnn_memory_t *memory)
     const bool lives = memory->whole_workspace_number > 0 &&
                        mdnn_memory_number(memory, memory->whole_workspace_address) ==
                            memory->whole_workspace_number;
-    memory->told_bytes = lives || MDNN_FAULT(A_WORKSPACE_TAKES_ROOM_FOR_GOOD)
-                             ? mdnn_memory_room_left(memory)
-                             : room_beside(memory, memory->largest_beside_bytes);
+    const uint64_t beside = room_beside(memory, memory->largest_beside_bytes),
+                   whole = mdnn_memory_room_left(memory);
+    const bool counts = lives || MDNN_FAULT(A_WORKSPACE_TAKES_ROOM_FOR_GOOD);
+    memory->told_bytes = counts && whole < beside ? whole : beside;
     return memory->told_bytes;
 }

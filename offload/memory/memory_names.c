@@ -154,11 +154,11 @@ static mdnn_status_t show_only_named(mdnn_memory_t *memory,
     return MDNN_STATUS_OK;
 }
 
-/* What has a tail in any case does not count. Whether it is the largest now. */
+/* What has a tail in any case does not count. Whether none was larger. */
 static bool note_whole(mdnn_memory_t *memory, uint64_t *largest, uint64_t bytes)
 {
-    const bool is_largest = *largest < bytes && (mdnn_memory_counts(memory, bytes) ||
-                                                 MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM));
+    const bool is_largest = *largest <= bytes && (mdnn_memory_counts(memory, bytes) ||
+                                                  MDNN_FAULT(ONE_TAIL_TAKES_ALL_ROOM));
     if (is_largest)
         *largest = bytes;
     return is_largest;

@@ -4,10 +4,11 @@
 
 #include "offload/plan/replay.h"
 
-/* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t): it
- * crosses the link after the last use before i, and again before the next use after i. Ranges may be cut at will here,
- * so their padding, which nobody copies, is away first; x(g) bytes are copied of the range of gap g. In an iteration that waits Wb before i and Wa after it, the first line
- * holds when i begins and the second when i ends (what is away may change in between):
+/* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t). It
+ * crosses the link after the last use before i, and again before the next use after i, unless it is padding, which
+ * nobody copies. Ranges may be cut at will here, so all padding is away first; x(g) more bytes of the range of gap g
+ * are away. In an iteration that waits Wb before i and Wa after it, the first line holds when i begins and the second
+ * when i ends (what is away may change in between):
  *
  *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i
  *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b after i

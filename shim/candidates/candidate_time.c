@@ -166,12 +166,12 @@ static mdnn_status_t look(mdnn_scratch_t *scratch, const mdnn_call_t *parts, siz
 
 /* Where candidates are many: a first run, which loads what has to be loaded, ends it for those that
  * no loading explains; then a look, behind another run where the launch would show; and the groups
- * of what is left behind one lead, with one wait. ResNet-50's 1,900 candidates took 13 s one wait
- * after the other (H200). */
+ * of what is left, with one wait: behind a lead, or beside the look, which counts where a run takes
+ * long. ResNet-50's 1,900 candidates took 13 s one wait after the other (H200). */
 static mdnn_status_t time_one_of_many(mdnn_measurement_t *measurement, const mdnn_call_t *parts,
                                       size_t distinct, double best_ms, double *ms)
 {
-    double times[MDNN_SCRATCH_GROUPS];
+    double times[MDNN_SCRATCH_GROUPS + 1];
     mdnn_scratch_t *const scratch = &measurement->scratch;
     MDNN_TRY(look(scratch, parts, distinct, 0, ms));
     if (*ms > MDNN_HOPELESS_FACTOR * best_ms + load_excess_many_ms)
@@ -181,7 +181,6 @@ static mdnn_status_t time_one_of_many(mdnn_measurement_t *measurement, const mdn
         return MDNN_STATUS_OK;
     const double wanted = *ms > 0 ? group_ms / *ms : SLICES;
     const size_t runs = wanted < 1 ? 1 : wanted > 2 * SLICES ? 2 * SLICES : (size_t)wanted;
-    /* What takes long is timed by fewer runs: the first two have shown what there is to see. */
     const bool is_long = *ms >= needs_no_lead_ms;
     const int64_t repeats = (measurement->request.repeats + is_long) / (1 + is_long);
     const mdnn_timed_runs_t timed = {
@@ -191,7 +190,8 @@ static mdnn_status_t time_one_of_many(mdnn_measurement_t *measurement, const mdn
         .held = *ms < needs_no_hold_ms,
     };
     MDNN_TRY(mdnn_scratch_time(scratch, parts, distinct, &timed, times));
-    *ms = median(times, (int64_t)timed.groups);
+    times[timed.groups] = *ms; /* the look */
+    *ms = median(times, (int64_t)timed.groups + is_long);
     return MDNN_STATUS_OK;
 }
 

@@ -305,8 +305,9 @@ static void check_lives(const mdnn_period_t *period)
     for (uint32_t r = 0; r < LIVES; r++) {
         const mdnn_period_range_t *const range = &period->ranges[r];
         uint32_t life = 0;
-        while (life_bytes[life] != range->bytes)
+        while (life < LIVES && life_bytes[life] != range->bytes)
             life++;
+        assert_true(life < LIVES);
         assert_false(range->stays);
         assert_int_equal((range->death + round - range->birth) % round,
                          (life_ends(life, round) + round - life_begins(life, round)) % round);

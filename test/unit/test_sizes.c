@@ -19,7 +19,7 @@ CASE(smaller_budgets_have_256_chunks_at_least)
     assert_int_equal(mdnn_chunk_bytes(mib, 0), 2 * mib); /* no smaller one is possible */
 }
 
-/* Smaller allocations are blocks of slabs, which never leave. */
+/* Smaller allocations are blocks of slabs, which leave only where there is too much of them. */
 CASE(half_a_chunk_is_at_most_4_mib_below_8_gib)
 {
     for (uint64_t budget = mib; budget <= 8 * gib; budget += 64 * mib)
