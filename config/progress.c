@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config/standard_error.h"
@@ -16,6 +17,8 @@ enum { LINE_BYTES = 256 };
 static const char erase[] = "\r\033[K";
 
 static _Atomic bool is_wanted, is_shown;
+static _Atomic bool
+    is_writing; /* a thread shows a line; another one's, which would come too late, is not shown */
 
 /* A terminal that knows how to erase a line. */
 static bool is_capable(void)
@@ -48,10 +51,11 @@ static size_t columns_now(void)
 
 void mdnn_progress_show(const char *format, ...)
 {
-    if (!atomic_load_explicit(&is_wanted, memory_order_relaxed))
+    if (!atomic_load_explicit(&is_wanted, memory_order_relaxed) ||
+        atomic_exchange(&is_writing, true))
         return;
     const int saved = errno;
-    const size_t columns = columns_now();
+    const size_t columns = atomic_load(&is_wanted) ? columns_now() : 0;
     char line[LINE_BYTES];
     const int begin = snprintf(line, sizeof line, "%smicrodnn: ", erase);
     va_list arguments;
@@ -61,7 +65,19 @@ void mdnn_progress_show(const char *format, ...)
     const size_t length = strnlen(line, sizeof erase - 1 + columns - 1); /* no second line */
     if (columns > 1 && mdnn_standard_error_write(line, length, true) == MDNN_STATUS_OK)
         atomic_store(&is_shown, true);
+    atomic_store(&is_writing, false);
     errno = saved;
+}
+
+/* Nothing waits for a terminal, so the thread has written its line in a moment. */
+void mdnn_progress_finish(void)
+{
+    enum { MOMENTS = 1000 };
+    const struct timespec moment = {.tv_nsec = 10000};
+    atomic_store(&is_wanted, false);
+    for (int i = 0; i < MOMENTS && atomic_load(&is_writing); i++)
+        (void)nanosleep(&moment, NULL);
+    mdnn_progress_end();
 }
 
 void mdnn_progress_end(void)

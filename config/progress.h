@@ -14,5 +14,7 @@ void mdnn_progress_configure(const mdnn_options_t *options);
 void mdnn_progress_show(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Erases what is shown. */
 void mdnn_progress_end(void);
+/* The same for good: no thread shows anything after it. Waits for a thread that is writing, 10 ms at most. */
+void mdnn_progress_finish(void);
 
 #endif

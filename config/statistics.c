@@ -16,6 +16,7 @@
 #include "config/paths.h"
 #include "config/quiet_write.h"
 #include "config/safe_path.h"
+#include "config/progress.h"
 #include "config/standard_error.h"
 #include "config/statistics_file.h"
 #include "config/whole_file.h"
@@ -317,6 +318,7 @@ void mdnn_statistics_finish(void)
     /* A child that was made without fork handlers must not speak for its parent. */
     if (region == NULL || target.process != getpid())
         return;
+    mdnn_progress_finish();
     fold_private_counters(region);
     atomic_store_explicit(&region->header.finished, 1, memory_order_relaxed);
     const mdnn_status_t status = asked ? write_record(region) : MDNN_STATUS_OK;
