@@ -17,8 +17,8 @@ enum { LINE_BYTES = 256 };
 static const char erase[] = "\r\033[K";
 
 static _Atomic bool is_wanted, is_shown;
-static _Atomic bool
-    is_writing; /* a thread shows a line; another one's, which would come too late, is not shown */
+/* A thread shows a line. Another one's would only replace it, and is not shown. */
+static _Atomic bool is_writing;
 
 /* A terminal that knows how to erase a line. */
 static bool is_capable(void)

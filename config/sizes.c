@@ -11,8 +11,7 @@ static const uint64_t kibibyte = (uint64_t)1 << 10, mebibyte = (uint64_t)1 << 20
 uint64_t mdnn_chunk_bytes(uint64_t budget_bytes, uint64_t option)
 {
     /* To move a chunk out and back, mappings change four times, which takes about as long as copying 8 MiB. Larger ones are
-     * faster for large tensors. But those of up to half a chunk are blocks of slabs: with 16 MiB training whose tensors
-     * have 6 MB had no plan, and took three times as long. */
+     * faster for large tensors. But those of up to half a chunk are blocks of slabs, which plans cannot move. */
     const uint64_t balanced = 8 * mebibyte;
     const uint64_t wanted = option ? option : budget_bytes / 1024;
     const uint64_t most = option ? UINT64_MAX / 2 : 32 * mebibyte;

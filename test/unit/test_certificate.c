@@ -234,6 +234,25 @@ CASE(a_certificate_is_what_was_worked_out)
     assert_true(fabs(least_us - (5 + 40)) < 1e-9);
 }
 
+/* A range of 16 bytes lives while one of 4 needs room. Its last quarter, which is a part of its own in plans of parts,
+ * holds one byte: 1 us out and 1 us back. */
+CASE(padding_is_away_first)
+{
+    const mdnn_link_t link = {1, 1, 1, 1, 0};
+    double least_us;
+    random_period_start(&instance, 1);
+    const uint32_t large = random_period_range(&instance, 16, 0, 2);
+    const uint32_t other = random_period_range(&instance, 4, 1, 1);
+    instance.ranges[large].padding_bytes = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        random_period_operation(&instance, MDNN_OPERATION_OTHER, 1, 0);
+        use(i == 1 ? other : large, MDNN_USE_UNKNOWN);
+    }
+    assert_int_equal(mdnn_period_check(&instance.period), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_certificate(&instance.period, &link, 16, &least_us), MDNN_STATUS_OK);
+    assert_true(fabs(least_us - (3 + 2)) < 1e-9);
+}
+
 /* ---- the papers' examples ---- */
 
 static mdnn_move_plan_t plan_of(mdnn_policy_t policy, uint64_t budget_bytes)

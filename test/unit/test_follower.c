@@ -1217,19 +1217,27 @@ static mdnn_history_operation_t chosen_step(uint32_t step, const mdnn_use_t *use
                                       .use_count = step == 0 || step >= 8 ? 1 : 0};
 }
 
-/* A range of 5 bytes is used by the first and the last operations, so it leaves over a slow link, or convolutions
- * between them run in one byte of the 8 that there are. The plan's choices begin with an iteration, and each iteration
- * has the same. */
-CASE(workspaces_change_between_iterations_only)
+/* *kept: the use of a range of 5 bytes. */
+static mdnn_follower_t *choosing_follower(mdnn_use_t *kept)
 {
+    static int owner;
     const mdnn_follower_config_t config = {.policy = MDNN_POLICY_AUTO,
                                            .variants = MDNN_VARIANTS_FITTING,
                                            .budget_bytes = 8,
                                            .host_limit_bytes = UINT64_MAX,
                                            .link = {0.01, 0.01, 0.01, 0.01, 0}};
     mdnn_follower_t *const follower = mdnn_follower_create(&config);
-    int owner;
-    const mdnn_use_t kept = {mdnn_follower_begin_range(follower, 5, false, &owner), MDNN_USE_READ};
+    *kept = (mdnn_use_t){mdnn_follower_begin_range(follower, 5, false, &owner), MDNN_USE_READ};
+    return follower;
+}
+
+/* A range of 5 bytes is used by the first and the last operations, so it leaves over a slow link, or convolutions
+ * between them run in one byte of the 8 that there are. The plan's choices begin with an iteration, and each iteration
+ * has the same. */
+CASE(workspaces_change_between_iterations_only)
+{
+    mdnn_use_t kept;
+    mdnn_follower_t *const follower = choosing_follower(&kept);
     unsigned limited = 0, rounds = 0;
     for (uint32_t i = 0; i < 20 * CHOSEN_STEPS; i++) {
         const uint32_t step = i % CHOSEN_STEPS;
@@ -1260,14 +1268,8 @@ CASE(workspaces_change_between_iterations_only)
 /* Or the times of other workspaces would be taken for those that the program asks for. */
 CASE(an_early_plan_changes_no_workspace)
 {
-    const mdnn_follower_config_t config = {.policy = MDNN_POLICY_AUTO,
-                                           .variants = MDNN_VARIANTS_FITTING,
-                                           .budget_bytes = 8,
-                                           .host_limit_bytes = UINT64_MAX,
-                                           .link = {0.01, 0.01, 0.01, 0.01, 0}};
-    mdnn_follower_t *const follower = mdnn_follower_create(&config);
-    int owner;
-    const mdnn_use_t kept = {mdnn_follower_begin_range(follower, 5, false, &owner), MDNN_USE_READ};
+    mdnn_use_t kept;
+    mdnn_follower_t *const follower = choosing_follower(&kept);
     unsigned early = 0;
     mdnn_follower_short(follower, 1);
     for (uint32_t i = 0; i < 20 * CHOSEN_STEPS; i++) {

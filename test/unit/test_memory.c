@@ -2892,8 +2892,8 @@ MEMORY_CASE(a_workspace_takes_no_room_from_the_next_one, tailed_memory(8))
         .operands = operands, .operand_count = 2, .workspace = workspace};
     ok(mdnn_memory_begin(memory, &operation));
     mdnn_memory_end(memory, &operation, true);
-    assert_int_equal(mdnn_memory_available(memory),
-                     0); /* it may be used again, beside what is made now */
+    /* It may be used again, beside what is made now. */
+    assert_int_equal(mdnn_memory_available(memory), 0);
     release(workspace);
     (void)allocate(4);
     assert_int_equal(mdnn_memory_available(memory), 6 * MODEL_CHUNK);
