@@ -30,7 +30,7 @@ def processes():
     for name in (name for name in os.listdir(folder) if not name.endswith(".live")):
         with open(os.path.join(folder, name), "rb") as file:
             data = file.read()
-        if len(data) < 24: # one of them has just made it
+        if len(data) < 24 or not any(data[:8]): # one of them is making it: its first word is written last
             continue
         _, _, header, size, entries = struct.unpack_from("=QIIII", data)
         found += [struct.unpack_from("=QQ", data, place) for place in range(header, header + size * entries, size)]
