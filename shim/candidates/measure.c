@@ -178,7 +178,11 @@ static bool is_beyond_few(mdnn_measurement_t *measurement, const mdnn_cost_row_t
         (is_own_untimed(measurement) && !(offer && is_own(measurement, offer))))
         return true;
     if (index < MDNN_CANDIDATE_LEGACY)
-        return !mdnn_candidate_is_shortlisted(measurement, index);
+        return !mdnn_candidate_is_shortlisted(measurement, index) ||
+               !serves(measurement,
+                       mdnn_algo_is_deterministic(measurement->call.direction,
+                                                  index % MDNN_CANDIDATE_ALGOS),
+                       mdnn_candidate_is_strict(measurement->problem, index));
     return offer && !is_own(measurement, offer) &&
            (offer->compiled || !serves(measurement, offer->deterministic, offer->strict) ||
             serving(measurement, row, MDNN_CANDIDATE_LEGACY) >= FEW_ENGINES);
@@ -311,15 +315,44 @@ static bool are_enough(const mdnn_measurement_t *measurement, const mdnn_cost_ro
            (measurement->has_scratch && measurement->capacity_images == 0);
 }
 
-/* Whether a part need not be looked at, since the few candidates for the whole batch are enough. */
-static bool is_whole_enough(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row)
+/* The same for parts of this size alone, or for the whole batch. */
+static bool is_size_enough(const mdnn_measurement_t *measurement, int64_t images)
+{
+    const mdnn_part_role_t last =
+        images < mdnn_problem_batch(measurement->problem) && measurement->request.roles_differ
+            ? MDNN_PART_REST
+            : MDNN_PART_FIRST;
+    for (int role = MDNN_PART_FIRST; role <= (int)last; role++) {
+        const mdnn_cost_row_t *const row =
+            mdnn_candidate_table_row(measurement->table, images, (mdnn_part_role_t)role);
+        if (!row || !are_enough(measurement, row))
+            return false;
+    }
+    return true;
+}
+
+/* The largest power of two below `images` of which the batch has a whole number; 0: none, or nothing is divided. */
+static int64_t next_equal_part(const mdnn_measurement_t *measurement, int64_t images)
 {
     const int64_t batch = mdnn_problem_batch(measurement->problem);
-    const mdnn_cost_row_t *const whole =
-        row->images < batch && measurement->request.few
-            ? mdnn_candidate_table_row(measurement->table, batch, MDNN_PART_FIRST)
-            : NULL;
-    return whole && are_enough(measurement, whole);
+    const int64_t granularity = mdnn_problem_granularity(measurement->problem);
+    int64_t part = 1;
+    if (!measurement->request.divides || images <= 1)
+        return 0;
+    while (part * 2 < images)
+        part *= 2;
+    while (part > 0 && (batch % part != 0 || part % granularity != 0))
+        part /= 2;
+    return part;
+}
+
+/* Whether a part need not be looked at, since few candidates for the whole batch, or for larger parts, are enough. */
+static bool is_larger_enough(const mdnn_measurement_t *measurement, const mdnn_cost_row_t *row)
+{
+    int64_t images = measurement->request.few ? mdnn_problem_batch(measurement->problem) : 0;
+    while (images > row->images && !is_size_enough(measurement, images))
+        images = next_equal_part(measurement, images);
+    return images > row->images;
 }
 
 /* Whether what was deferred (`leaves`: if anything was) is not needed now. */
@@ -336,12 +369,52 @@ static void begin_full(mdnn_measurement_t *measurement)
     measurement->has_shortlist = false;
 }
 
+static mdnn_status_t settle_few(mdnn_measurement_t *measurement, int64_t images,
+                                mdnn_part_role_t role)
+{
+    mdnn_cost_row_t *const row = mdnn_candidate_table_row(measurement->table, images, role);
+    if (!row)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    list_engines(measurement, row);
+    return settle_listed(measurement, row);
+}
+
+/* Of what has too little memory for the workspaces of its few candidates, equal parts are looked at: the largest for
+ * which a few are enough (*enough) run faster than what is left for the whole, which takes long to find out (2.5 s for
+ * one convolution of VGG-16 with 256 images: H200). */
+static mdnn_status_t settle_equal_parts(mdnn_measurement_t *measurement, int64_t whole,
+                                        bool *enough)
+{
+    *enough = false;
+    for (int64_t part = next_equal_part(measurement, whole); part > 0 && !*enough;
+         part = next_equal_part(measurement, part)) {
+        MDNN_TRY(settle_few(measurement, part, MDNN_PART_FIRST));
+        if (measurement->request.roles_differ)
+            MDNN_TRY(settle_few(measurement, part, MDNN_PART_REST));
+        *enough = is_size_enough(measurement, part);
+    }
+    return MDNN_STATUS_OK;
+}
+
 /* Deferred candidates are tried if nothing else runs, and engines that a search is spared are listed if nothing was
  * deferred to one. */
+static mdnn_status_t settle_all(mdnn_measurement_t *measurement, mdnn_cost_row_t *row, bool leaves)
+{
+    bool enough = false;
+    if (measurement->request.few && !MDNN_FAULT(PARTS_NEED_ALL))
+        MDNN_TRY(settle_equal_parts(measurement, row->images, &enough));
+    if (enough)
+        return MDNN_STATUS_OK;
+    if (leaves || measurement->request.few)
+        begin_full(measurement);
+    list_engines(measurement, row);
+    return settle_listed(measurement, row);
+}
+
 static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
     if (measurement->request.engines && !row->listed &&
-        (is_whole_enough(measurement, row) ||
+        (is_larger_enough(measurement, row) ||
          mdnn_candidate_table_is_settled(measurement->table, row, measurement->request.limit_bytes,
                                          measurement->request.brief))) {
         row->changed = false; /* unknown: a request with another limit may measure it */
@@ -354,10 +427,7 @@ static mdnn_status_t settle_row(mdnn_measurement_t *measurement, mdnn_cost_row_t
     const bool leaves = was_partly || mdnn_cost_row_has_deferred(row);
     if (!defers(measurement) || may_stay_deferred(measurement, row, leaves))
         return MDNN_STATUS_OK;
-    if (leaves || measurement->request.few)
-        begin_full(measurement);
-    list_engines(measurement, row);
-    return settle_listed(measurement, row);
+    return settle_all(measurement, row, leaves);
 }
 
 /* Measures the powers of two before many near sizes: the best rate that they show saves most of the

@@ -29,8 +29,11 @@ typedef struct mdnn_measure_request {
      * others are deferred to the caller, as are those that were deferred to an earlier search. */
     bool caller_searches;
     /* Only a few candidates for the whole batch are measured, of those that compute as repeatably and as precisely as
-     * `callers_own`, and parts only if none of them fits. The others are deferred. */
+     * `callers_own`. If none of them fits, a few for parts are, and only if none of these fits either, all. The others
+     * are deferred. */
     bool few;
+    bool divides;            /* the batch may be divided */
+    bool roles_differ;       /* then the first part and the others have candidates of their own */
     mdnn_engines_t *engines; /* NULL: no candidates from the graph API */
     /* The engine of the caller's own plan, which is a candidate for the whole batch even if the heuristics do not offer
      * it; NULL if there is none. */

@@ -68,15 +68,17 @@ static mdnn_measure_request_t measure_request(mdnn_conv_plan_t *plan, const mdnn
                                               uint64_t limit_bytes)
 {
     const mdnn_options_t *const options = mdnn_process_options();
+    const mdnn_wr_request_t division = mdnn_conv_plan_request(plan, limit_bytes, 0);
     return (mdnn_measure_request_t){
         .accumulator = mdnn_conv_plan_accumulator(plan),
         .limit_bytes = limit_bytes,
         .repeats = options->convolution_measure_repeats,
-        .dense =
-            options->convolution_batch_sizes == MDNN_SIZES_ALL && mdnn_conv_plan_may_be_split(plan),
+        .dense = division.sizes == MDNN_SIZES_ALL,
         .brief = mdnn_conv_plan_is_brief(plan, options),
         .caller_searches = mdnn_conv_plan_defers_to_caller(plan, call),
         .few = mdnn_conv_plan_wants_few(plan, call),
+        .divides = division.sizes != MDNN_SIZES_UNDIVIDED,
+        .roles_differ = division.roles_differ,
         .engines = plan->engines,
         .callers_own = call->caller_engine,
     };
