@@ -150,11 +150,15 @@ typedef enum mdnn_plan_state {
 
 typedef struct mdnn_follower_report {
     mdnn_plan_state_t state;
-    uint64_t operations; /* recorded */
-    uint32_t periods;    /* periods found */
-    uint32_t followed;   /* 1 if the program is in a known period now */
+    uint64_t operations;       /* recorded */
+    uint32_t periods;          /* periods found */
+    uint32_t followed;         /* 1 if the program is in a known period now */
+    uint64_t place_period;     /* its number; 0: it is in none */
+    uint32_t place_operations; /* of that period */
+    uint64_t in_step;          /* records in a row that followed it */
     /* The fields below are about the period that has a plan and was followed for the most operations, since a short
      * loop may have a plan, too. */
+    uint64_t period;            /* its number; 0: no plan yet */
     uint32_t period_operations; /* 0: no plan yet */
     mdnn_verdict_t verdict;     /* of its plan */
     mdnn_policy_t policy;       /* that the plan uses */

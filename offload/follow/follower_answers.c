@@ -200,6 +200,9 @@ mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower)
                                      .operations = follower->sequence,
                                      .periods = follower->periods,
                                      .followed = follower->place.period != 0,
+                                     .place_period = follower->place.period,
+                                     .place_operations = follower->iteration,
+                                     .in_step = follower->followed_for,
                                      .policy = follower->config.policy};
     uint64_t most = 0;
     for (int i = 0; i < FOLLOWER_PERIODS; i++) {
@@ -207,6 +210,7 @@ mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *follower)
         if (!entry->plan || entry->followed < most)
             continue;
         most = entry->followed;
+        report.period = entry->number;
         report_plan(&report, entry->plan);
         report.short_bytes = entry->plan->short_bytes;
         follower_forecast_report(follower, entry, &report);

@@ -160,7 +160,6 @@ typedef struct mdnn_patience {
     bool stalled; /* so from now on the demand also takes what is idle */
 } mdnn_patience_t;
 
-/* A stretch of a stream as long as an iteration, on the device's clock. */
 /* An iteration that was timed: what it took on the device, and where the host's time went meanwhile. */
 enum { MDNN_WATCHED = 9 };
 typedef struct mdnn_watched {
@@ -168,22 +167,32 @@ typedef struct mdnn_watched {
     mdnn_host_time_t host;
 } mdnn_watched_t;
 
+/* The iterations of one period. */
+typedef struct mdnn_watched_period {
+    uint64_t number; /* the plan follower's; 0: none */
+    /* so many were timed, of which the last are kept: one at its number, modulo the room */
+    uint64_t taken;
+    uint64_t since; /* the number of the operation at which the last one began */
+    mdnn_watched_t last[MDNN_WATCHED];
+} mdnn_watched_period_t;
+
+enum { MDNN_WATCHED_PERIODS = 4 };
 typedef struct mdnn_iteration_watch {
     uint64_t token, stream; /* token 0: none */
     uint64_t next;          /* number of the operation at which there is something to do next */
-    uint32_t operations;    /* of the iteration that is timed */
+    uint64_t period;        /* of the iteration that is timed */
+    uint32_t operations;    /* of that iteration */
     uint64_t read_token;    /* of a stretch that has ended and is to be read; 0: none */
     bool read_counts;       /* it was a whole iteration */
+    uint64_t read_period;   /* of that iteration, */
+    uint32_t read_together; /* or so many of them */
     uint64_t plan;      /* that was followed during all of the iteration that is timed; 0: none */
     uint64_t read_plan; /* the same for the iteration that is to be read */
     mdnn_host_time_t host_began; /* at the beginning of the iteration that is timed */
     mdnn_host_time_t host_read;  /* of the iteration to be read */
     double background_began_us,
         background_read_us; /* likewise, of the thread that changes mappings */
-    uint32_t counted;       /* operations of each of the iterations below */
-    uint64_t
-        taken; /* so many were timed, of which the last are kept: one at its number, modulo the room */
-    mdnn_watched_t last[MDNN_WATCHED];
+    mdnn_watched_period_t periods[MDNN_WATCHED_PERIODS];
 } mdnn_iteration_watch_t;
 
 /* The largest value over one iteration, if an iteration is known to be at most a few thousand operations long;

@@ -26,6 +26,14 @@ mdnn_follower_report_t mdnn_follower_report(const mdnn_follower_t *unused)
     return follower;
 }
 
+static uint64_t sequence;
+
+uint64_t mdnn_follower_sequence(const mdnn_follower_t *unused)
+{
+    (void)unused;
+    return sequence;
+}
+
 static uint64_t followed_plan = 1;
 static unsigned rounds_told;
 static double told_us;
@@ -76,10 +84,21 @@ static mdnn_status_t time_read(void *context, uint64_t token, double *time_us)
     return MDNN_STATUS_OK;
 }
 
+/* The program is in that period; 0: in none. */
+static void be_in(uint64_t period, uint32_t operations)
+{
+    follower.place_period = period;
+    follower.place_operations = operations;
+    follower.in_step = 0;
+}
+
 static mdnn_memory_t fresh(device_t *device)
 {
     *device = (device_t){0};
-    follower = (mdnn_follower_report_t){.followed = 1, .period_operations = 100};
+    sequence = 0;
+    follower = (mdnn_follower_report_t){0};
+    be_in(1, 100);
+    follower.period = 1;
     return (mdnn_memory_t){
         .device = {.time_begin = time_begin, .time_end = time_end, .time_read = time_read},
         .context = device};
@@ -89,9 +108,19 @@ static void run(mdnn_memory_t *memory, device_t *device, unsigned operations)
 {
     for (unsigned i = 0; i < operations; i++) {
         device->now_us += 10;
-        memory->report.operations++;
+        sequence++;
+        follower.in_step++;
         mdnn_memory_watch_iteration(memory, 7);
     }
+}
+
+/* So many iterations of the period were timed. */
+static uint64_t taken(const mdnn_memory_t *memory, uint64_t period)
+{
+    for (int i = 0; i < MDNN_WATCHED_PERIODS; i++)
+        if (memory->watch.periods[i].number == period)
+            return memory->watch.periods[i].taken;
+    return 0;
 }
 
 CASE(rounds_that_are_followed_are_timed_one_after_the_other)
@@ -99,7 +128,7 @@ CASE(rounds_that_are_followed_are_timed_one_after_the_other)
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 1001);
-    assert_int_equal(memory.watch.taken, 9); /* the tenth has just ended */
+    assert_int_equal(taken(&memory, 1), 9); /* the tenth has just ended */
     assert_true(mdnn_memory_iteration_us(&memory) == 1000);
     assert_int_equal(device.tokens, 11);
 }
@@ -113,7 +142,7 @@ CASE(time_of_the_host_is_that_of_counted_rounds)
         memory.report.host_time.us[MDNN_HOST_TIME_copies] += 2;
         run(&memory, &device, 1);
     }
-    assert_int_equal(memory.watch.taken, 9);
+    assert_int_equal(taken(&memory, 1), 9);
     assert_float_equal(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_copies], 100 * 2,
                        1e-6);
     assert_true(mdnn_memory_iteration_host_time(&memory).us[MDNN_HOST_TIME_library] == 0);
@@ -141,10 +170,10 @@ CASE(short_rounds_are_timed_together)
 {
     device_t device;
     mdnn_memory_t memory = fresh(&device);
-    follower.period_operations = 3;
+    be_in(1, 3);
     run(&memory, &device, 66 * 20 + 1);
     assert_true(mdnn_memory_iteration_us(&memory) == 30);
-    assert_int_equal(memory.watch.taken, 19);
+    assert_int_equal(taken(&memory, 1), 19);
     assert_int_equal(device.tokens, 21);
 }
 
@@ -152,15 +181,12 @@ CASE(nothing_is_timed_while_nothing_is_followed)
 {
     device_t device;
     mdnn_memory_t memory = fresh(&device);
-    follower.followed = 0;
+    be_in(0, 100);
     run(&memory, &device, 1000);
     assert_int_equal(device.tokens, 0);
-    follower = (mdnn_follower_report_t){.followed = 1}; /* no plan yet */
+    be_in(1, 100);
     run(&memory, &device, 1000);
-    assert_int_equal(device.tokens, 0);
-    follower.period_operations = 100;
-    run(&memory, &device, 1000);
-    assert_true(memory.watch.taken >= 8 && mdnn_memory_iteration_us(&memory) == 1000);
+    assert_true(taken(&memory, 1) >= 8 && mdnn_memory_iteration_us(&memory) == 1000);
 }
 
 CASE(a_round_with_a_deviation_does_not_count)
@@ -168,25 +194,51 @@ CASE(a_round_with_a_deviation_does_not_count)
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 201);
-    const uint64_t rounds = memory.watch.taken;
+    const uint64_t rounds = taken(&memory, 1);
     run(&memory, &device, 50);
-    follower.followed = 0;
+    be_in(0, 100);
     run(&memory, &device, 500);
-    assert_int_equal(memory.watch.taken, rounds + 1); /* the one before */
+    assert_int_equal(taken(&memory, 1), rounds + 1); /* the one before */
     for (uint64_t token = 1; token + 1 < device.tokens; token++)
         assert_int_equal(device.states[token], READ);
 }
 
-CASE(rounds_of_another_length_begin_anew)
+/* An iteration with a deviation takes longer, though the program is in the same period when it ends. */
+CASE(a_round_in_which_the_program_was_lost_does_not_count)
+{
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    run(&memory, &device, 250);
+    const uint64_t rounds = taken(&memory, 1);
+    follower.in_step = 0;
+    run(&memory, &device, 52); /* reads the one before */
+    assert_int_equal(taken(&memory, 1), rounds + 1);
+    run(&memory, &device, 101);
+    assert_int_equal(taken(&memory, 1), rounds + 1);
+    run(&memory, &device, 101);
+    assert_int_equal(taken(&memory, 1), rounds + 2);
+}
+
+/* The time is that of the period that the report is about, whichever the program is in. */
+CASE(each_period_has_its_rounds)
 {
     device_t device;
     mdnn_memory_t memory = fresh(&device);
     run(&memory, &device, 1001);
-    follower.period_operations = 300; /* another plan */
-    run(&memory, &device, 100);
-    assert_int_equal(memory.watch.taken, 0);
-    run(&memory, &device, 1200);
-    assert_true(memory.watch.taken > 0 && mdnn_memory_iteration_us(&memory) == 3000);
+    be_in(2, 300);
+    run(&memory, &device, 1300);
+    assert_int_equal(taken(&memory, 1), 10);
+    assert_true(taken(&memory, 2) > 0 && mdnn_memory_iteration_us(&memory) == 1000);
+    follower.period = 2;
+    assert_true(mdnn_memory_iteration_us(&memory) == 3000);
+    follower.period = 3;
+    assert_true(mdnn_memory_iteration_us(&memory) == 0);
+    for (uint64_t other = 3; other <= 5; other++) { /* more than are kept */
+        be_in(other, 100);
+        run(&memory, &device, 301);
+    }
+    follower.period = 1;
+    assert_true(mdnn_memory_iteration_us(&memory) == 0 && taken(&memory, 2) > 0);
 }
 
 CASE(a_device_that_is_behind_loses_a_round_and_no_stopwatch)
@@ -196,7 +248,7 @@ CASE(a_device_that_is_behind_loses_a_round_and_no_stopwatch)
     run(&memory, &device, 101);
     device.busy = 30;
     run(&memory, &device, 1000);
-    assert_true(memory.watch.taken >= 7 && mdnn_memory_iteration_us(&memory) == 1000);
+    assert_true(taken(&memory, 1) >= 7 && mdnn_memory_iteration_us(&memory) == 1000);
     for (uint64_t token = 1; token + 1 < device.tokens; token++)
         assert_int_equal(device.states[token], READ);
 }
@@ -217,7 +269,7 @@ CASE(the_follower_is_told_of_rounds_under_one_plan)
     assert_int_equal(rounds_told, 5); /* it began without */
     run(&memory, &device, 201);
     assert_int_equal(rounds_told, 6);
-    follower.period_operations = 3; /* several together */
+    be_in(1, 3); /* several together */
     run(&memory, &device, 500);
     assert_true(rounds_told > 6 && told_us == 30);
 }
