@@ -28,8 +28,10 @@ typedef struct mdnn_follower_config {
     bool
         forecast; /* plan for other budgets as well, so that the report says what they would cost */
     /* Called with each period that is planned, with its measured times and the budget of the plan, on the thread that
-     * plans. May be NULL. */
-    void (*planned)(void *context, const mdnn_period_t *period, uint64_t budget_bytes);
+     * plans; once more with `most_followed` when the program has followed the period longer than any other. May be NULL.
+     */
+    void (*planned)(void *context, const mdnn_period_t *period, uint64_t budget_bytes,
+                    bool most_followed);
     void *planned_context;
     /* Returns the processes (ranks) whose GPUs share a link with this one, so that the plan for the period takes
      * account of them. Called before each plan is made, on the same thread as `planned`. May be NULL. */

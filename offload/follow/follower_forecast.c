@@ -1,6 +1,7 @@
 /* What an iteration would take with other budgets: the period is planned again for each of them, one after the other,
  * once the program has followed its own plan for a while. Each is a job like that of a plan, so the program waits for none
  * of them. */
+#include "config/fault.h"
 #include "offload/follow/follower_internal.h"
 
 enum {
@@ -88,21 +89,37 @@ static bool is_most_followed(const mdnn_follower_t *follower, const follower_ent
     return true;
 }
 
+/* A recorded run is of the period that was followed most, which is known only now. */
+static bool tell_of_period(mdnn_follower_t *follower, const follower_entry_t *entry)
+{
+    follower_forecast_t *const forecast = &follower->forecast;
+    mdnn_follower_config_t config = follower->config;
+    config.budget_bytes = entry->plan->budget_bytes;
+    forecast->is_own = config.planned != NULL && !MDNN_FAULT(THE_LONGEST_PERIOD_IS_RECORDED) &&
+                       follower_job_start(&config, &entry->plan->period, NULL, true,
+                                          &forecast->job) == MDNN_STATUS_OK;
+    return forecast->is_own;
+}
+
 void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *entry)
 {
     follower_forecast_t *const forecast = &follower->forecast;
-    if (!follower->config.forecast || forecast->job || follower->job || entry->before ||
-        entry->is_early || entry->followed < (uint64_t)BEFORE_ITERATIONS * entry->count ||
+    const bool is_new = forecast->period != entry->number;
+    if ((!follower->config.forecast && !follower->config.planned) || forecast->job ||
+        follower->job || entry->before || entry->is_early ||
+        entry->followed < (uint64_t)BEFORE_ITERATIONS * entry->count ||
         !is_most_followed(follower, entry))
         return;
-    if (forecast->period != entry->number)
+    if (is_new)
         begin(follower, entry);
-    if (!choose_next(forecast, follower->config.budget_bytes))
+    if ((is_new && tell_of_period(follower, entry)) || !follower->config.forecast ||
+        !choose_next(forecast, follower->config.budget_bytes))
         return;
     mdnn_follower_config_t config = follower->config;
     config.budget_bytes = forecast->budgets[forecast->current].budget_bytes - follower->aside_bytes;
     config.planned = NULL; /* nobody follows it */
-    if (follower_job_start(&config, &entry->plan->period, NULL, &forecast->job) != MDNN_STATUS_OK)
+    if (follower_job_start(&config, &entry->plan->period, NULL, true, &forecast->job) !=
+        MDNN_STATUS_OK)
         forecast->count = 0; /* they are not worth more trouble */
 }
 
@@ -114,6 +131,11 @@ void follower_forecast_take(mdnn_follower_t *follower)
         return;
     const mdnn_status_t status = follower_job_finish(forecast->job, &made);
     forecast->job = NULL;
+    if (forecast->is_own) {
+        forecast->is_own = false;
+        follower_plan_destroy(made);
+        return;
+    }
     mdnn_forecast_t *const budget = &forecast->budgets[forecast->current];
     if (status == MDNN_STATUS_OK && made->plan.verdict == MDNN_VERDICT_FITS) {
         const mdnn_replay_result_t *const predicted = &made->plan.predicted;

@@ -53,10 +53,10 @@ typedef struct follower_plan {
 typedef struct follower_job follower_job_t;
 
 /* `times_us` has the time of each operation of the period; negative: unknown, and guessed from
- * operations with the same key. NULL: the period's times are right. Copies everything that it
- * needs. OUT_OF_MEMORY also if no thread can be started. */
+ * operations with the same key. NULL: the period's times are right. `most_followed` is for config->planned. Copies
+ * everything that it needs. OUT_OF_MEMORY also if no thread can be started. */
 mdnn_status_t follower_job_start(const mdnn_follower_config_t *config, const mdnn_period_t *period,
-                                 const double *times_us, follower_job_t **job);
+                                 const double *times_us, bool most_followed, follower_job_t **job);
 
 /* Never waits; costs one atomic load while the thread works. */
 bool follower_job_is_done(follower_job_t *job);
@@ -126,6 +126,7 @@ typedef struct follower_timed {
 typedef struct follower_forecast {
     follower_job_t *job; /* for budgets[current]; NULL: none is under way */
     uint64_t period;     /* its number; 0: none yet */
+    bool is_own;         /* `job` is for the present budget: config.planned is told of the period */
     uint64_t need_bytes; /* budget in which nothing moves; 0: unknown */
     uint32_t count, current;
     mdnn_forecast_t budgets

@@ -96,7 +96,7 @@ static mdnn_status_t start_job(mdnn_follower_t *follower, const follower_entry_t
     config.budget_bytes -= alone < config.budget_bytes ? alone : config.budget_bytes;
     follower->job_period = entry->number;
     follower->job_is_early = early;
-    return follower_job_start(&config, period, times_us, &follower->job);
+    return follower_job_start(&config, period, times_us, false, &follower->job);
 }
 
 /* Nine in ten operations: the others are taken to last as long as the average. */

@@ -20,6 +20,7 @@ typedef struct recorder {
     char path[MDNN_OPTION_STRING_BYTES];
     bool failed;
     uint32_t operations; /* of the period that was written */
+    bool is_settled;     /* that one was followed more than any other, then */
 } recorder_t;
 
 static recorder_t recorders[MDNN_DEVICES];
@@ -47,11 +48,20 @@ static bool name_file(recorder_t *recorder)
            (int)(room - length);
 }
 
-static void record_period(void *context, const mdnn_period_t *period, uint64_t ranges_bytes)
+/* The period that the program follows most is the iteration. Until that is known, or if that was a short loop, the longest
+ * is taken for it, of which the others may be loops. */
+static bool is_better(const recorder_t *recorder, const mdnn_period_t *period, bool most_followed)
+{
+    enum { MUCH = 4 };
+    const uint64_t least = (uint64_t)recorder->operations * (recorder->is_settled ? MUCH : 1);
+    return most_followed || period->operation_count >= least;
+}
+
+static void record_period(void *context, const mdnn_period_t *period, uint64_t ranges_bytes,
+                          bool most_followed)
 {
     recorder_t *const recorder = context;
-    if (recorder->failed || period->operation_count < recorder->operations ||
-        mdnn_process_is_child())
+    if (recorder->failed || !is_better(recorder, period, most_followed) || mdnn_process_is_child())
         return;
     if (recorder->path[0] == '\0' && !name_file(recorder)) {
         complain(recorder, "the name is too long");
@@ -65,11 +75,13 @@ static void record_period(void *context, const mdnn_period_t *period, uint64_t r
     mdnn_status_t status = mdnn_run_record_write(&record, &text, &bytes);
     if (status == MDNN_STATUS_OK)
         status = mdnn_write_whole_file(recorder->path, text, bytes);
-    if (status == MDNN_STATUS_OK)
+    if (status == MDNN_STATUS_OK) {
         recorder->operations = period->operation_count;
-    else
+        recorder->is_settled = most_followed;
+    } else {
         complain(recorder,
                  status == MDNN_STATUS_IO ? strerrordesc_np(errno) : mdnn_status_string(status));
+    }
     free(text);
 }
 

@@ -983,6 +983,52 @@ CASE(a_plan_is_followed_from_the_third_iteration_on)
     mdnn_follower_destroy(follower);
 }
 
+typedef struct told {
+    uint32_t planned, most_followed; /* operations of the last period of each kind */
+} told_t;
+
+static void tell(void *context, const mdnn_period_t *period, uint64_t budget_bytes,
+                 bool most_followed)
+{
+    told_t *const told = context;
+    assert_int_equal(budget_bytes, 10 * LAYERS / 2);
+    *(most_followed ? &told->most_followed : &told->planned) = period->operation_count;
+}
+
+/* Of the layers above, a part: an iteration of half as many operations, and the like. */
+static void run_iterations(mdnn_follower_t *follower, uint32_t layers, uint32_t iterations)
+{
+    uint32_t ranges[LAYERS];
+    bool asked = false;
+    for (uint32_t n = 0; n < 2 * layers * iterations; n++) {
+        const uint32_t position = n % (2 * layers);
+        run_layer(follower, ranges, position < layers ? position : position + 2 * (LAYERS - layers),
+                  &asked);
+    }
+}
+
+/* The whole iterations of a program, for example, may follow longer ones of its first minutes. */
+CASE(the_period_that_is_followed_most_is_told_again)
+{
+    told_t told = {0};
+    const mdnn_follower_config_t config = {.policy = MDNN_POLICY_AUTO,
+                                           .budget_bytes = 10 * LAYERS / 2,
+                                           .host_limit_bytes = UINT64_MAX,
+                                           .link = {1, 1, 1, 1, 0},
+                                           .planned = tell,
+                                           .planned_context = &told};
+    mdnn_follower_t *const follower = mdnn_follower_create(&config);
+    run_iterations(follower, LAYERS, 5);
+    assert_true(told.planned == 2 * LAYERS && told.most_followed < LAYERS); /* a loop in it */
+    run_iterations(follower, LAYERS, 7);
+    assert_int_equal(told.most_followed, 2 * LAYERS);
+    run_iterations(follower, LAYERS * 3 / 4, 8);
+    assert_true(told.planned == 2 * LAYERS * 3 / 4 && told.most_followed == 2 * LAYERS);
+    run_iterations(follower, LAYERS * 3 / 4, 20);
+    assert_int_equal(told.most_followed, 2 * LAYERS * 3 / 4);
+    mdnn_follower_destroy(follower);
+}
+
 /* ---- less memory than there should be ---- */
 
 static uint64_t most_held(void)
