@@ -67,8 +67,10 @@ typedef struct mdnn_memory_device {
      * enqueued. */
     bool (*is_done)(void *context, mdnn_stream_point_t point);
     mdnn_status_t (*wait_on_host)(void *context, mdnn_stream_point_t point); /* for copies */
-    /* The same, but returns BUSY after `seconds`: for the program's own work. */
-    mdnn_status_t (*wait_a_while)(void *context, mdnn_stream_point_t point, double seconds);
+    /* The same, but returns BUSY after `seconds`: for the program's own work. `quiet`: for a quiet time of
+     * `safety = host`, in which memory moves even if the point has not passed. */
+    mdnn_status_t (*wait_a_while)(void *context, mdnn_stream_point_t point, double seconds,
+                                  bool quiet);
     /* Waits until another thread has changed something, or `seconds` have passed. NULL: calls never overlap. */
     void (*wait_for_change)(void *context, double seconds);
     /* A number that grows whenever the device has completed something since the last call. NULL:

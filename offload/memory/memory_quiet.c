@@ -34,13 +34,11 @@ static void forget_use(mdnn_memory_t *memory, mdnn_stream_point_t use)
             memory->all.uses[i].position = 0;
 }
 
-/* What does not end soon may itself wait for what this thread would do next. */
 mdnn_status_t mdnn_memory_wait_for_all(mdnn_memory_t *memory)
 {
-    enum { SECONDS = 10 };
     mdnn_stream_point_t use;
     while ((use = next_use(memory)).position != 0) {
-        const mdnn_status_t status = mdnn_memory_wait_a_while(memory, use, SECONDS);
+        const mdnn_status_t status = mdnn_memory_wait_for_quiet(memory, use);
         if (status != MDNN_STATUS_OK && status != MDNN_STATUS_BUSY)
             return status;
         forget_use(memory, use);
@@ -194,10 +192,9 @@ static mdnn_allocation_t *incomplete(const mdnn_memory_t *memory)
 
 static mdnn_status_t wait_for_uses(mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
 {
-    enum { SECONDS = 10 };
     for (uint32_t i = 0; i < allocation->use_count; i++)
         if (allocation->uses[i].position != 0)
-            MDNN_TRY(mdnn_memory_wait_a_while(memory, allocation->uses[i], SECONDS));
+            MDNN_TRY(mdnn_memory_wait_for_quiet(memory, allocation->uses[i]));
     return MDNN_STATUS_OK;
 }
 

@@ -41,7 +41,8 @@ static mdnn_status_t end_wait(const mdnn_memory_t *memory, mdnn_status_t status)
 }
 
 /* BUSY after `seconds`; INFINITY: as long as it takes, for copies. */
-static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_stream_point_t point, double seconds)
+static mdnn_status_t wait_counted_for(mdnn_memory_t *memory, mdnn_stream_point_t point,
+                                      double seconds, bool quiet)
 {
     if (memory->closed)
         return MDNN_STATUS_NOT_FOUND;
@@ -51,12 +52,17 @@ static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_stream_point_t poi
     const mdnn_host_time_kind_t kind =
         is_copy(memory, point) ? MDNN_HOST_TIME_copies : MDNN_HOST_TIME_work;
     const double begin_us = memory->device.now_us(memory->context);
-    const mdnn_status_t status = seconds < INFINITY
-                                     ? memory->device.wait_a_while(memory->context, point, seconds)
-                                     : memory->device.wait_on_host(memory->context, point);
+    const mdnn_status_t status =
+        seconds < INFINITY ? memory->device.wait_a_while(memory->context, point, seconds, quiet)
+                           : memory->device.wait_on_host(memory->context, point);
     if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BUSY)
         count_wait(memory, kind, point.stream, begin_us);
     return end_wait(memory, status);
+}
+
+static mdnn_status_t wait_counted(mdnn_memory_t *memory, mdnn_stream_point_t point, double seconds)
+{
+    return wait_counted_for(memory, point, seconds, false);
 }
 
 mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_stream_point_t point)
@@ -96,6 +102,12 @@ mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_stream_point_
                                        double seconds)
 {
     return wait_counted(memory, point, seconds);
+}
+
+mdnn_status_t mdnn_memory_wait_for_quiet(mdnn_memory_t *memory, mdnn_stream_point_t point)
+{
+    enum { SECONDS = 10 };
+    return wait_counted_for(memory, point, SECONDS, true);
 }
 
 mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory)

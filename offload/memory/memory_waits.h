@@ -15,6 +15,9 @@ mdnn_status_t mdnn_memory_wait_for_copy(mdnn_memory_t *memory, mdnn_stream_point
 /* Waits on the host for at most `seconds`, and counts the time. BUSY: the point has not passed by then. */
 mdnn_status_t mdnn_memory_wait_a_while(mdnn_memory_t *memory, mdnn_stream_point_t point,
                                        double seconds);
+/* The same for a quiet time, and for at most 10 s: what does not end by then may itself wait for what this thread would
+ * do next. */
+mdnn_status_t mdnn_memory_wait_for_quiet(mdnn_memory_t *memory, mdnn_stream_point_t point);
 /* Waits until another thread has changed something, or for a moment. NOT_FOUND also if there is no
  * other thread. */
 mdnn_status_t mdnn_memory_wait_for_change(mdnn_memory_t *memory);

@@ -60,9 +60,9 @@ mdnn_status_t mdnn_device_wait_on_host(void *context, mdnn_stream_point_t point)
     return status;
 }
 
-static void say_late(const mdnn_device_memory_t *memory, double seconds)
+static void say_late(bool quiet, double seconds)
 {
-    if (memory->config.covers)
+    if (quiet)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "the device was at work for more than %.0f s: memory moves beside that work, "
                       "which must touch only memory that it names",
@@ -74,18 +74,20 @@ static void say_late(const mdnn_device_memory_t *memory, double seconds)
                       seconds);
 }
 
-mdnn_status_t mdnn_device_wait_a_while(void *context, mdnn_stream_point_t point, double seconds)
+mdnn_status_t mdnn_device_wait_a_while(void *context, mdnn_stream_point_t point, double seconds,
+                                       bool quiet)
 {
     const mdnn_device_memory_t *const memory = context;
-    /* The clock of the simulated GPU hardly moves while it is only asked. */
-    const bool simulated = memory->config.driver->is_simulated && !memory->config.covers;
+    /* The clock of the simulated GPU hardly moves while it is only asked. A wait there ends at once where the stream
+     * waits for the program, which is too early for a quiet time. */
+    const bool simulated = memory->config.driver->is_simulated && !quiet;
     mdnn_device_let_go(memory);
     const mdnn_status_t status =
         simulated ? mdnn_timelines_wait_simulated(memory->config.timelines, point)
                   : mdnn_timelines_wait_a_while(memory->config.timelines, point, seconds);
     mdnn_device_take_back(memory);
     if (status == MDNN_STATUS_BUSY && seconds >= 1)
-        say_late(memory, seconds);
+        say_late(quiet, seconds);
     return status;
 }
 

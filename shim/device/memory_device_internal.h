@@ -103,7 +103,8 @@ mdnn_status_t mdnn_device_wait_in_stream(void *context, uint64_t stream, mdnn_st
 void mdnn_device_let_go(const mdnn_device_memory_t *memory);
 void mdnn_device_take_back(const mdnn_device_memory_t *memory);
 mdnn_status_t mdnn_device_wait_on_host(void *context, mdnn_stream_point_t point);
-mdnn_status_t mdnn_device_wait_a_while(void *context, mdnn_stream_point_t point, double seconds);
+mdnn_status_t mdnn_device_wait_a_while(void *context, mdnn_stream_point_t point, double seconds,
+                                       bool quiet);
 void mdnn_device_wait_for_change(void *context, double seconds);
 uint32_t mdnn_device_opened_here(void *context);
 

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -15,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "config/log.h"
 #include "shim/device/device_remaps.h"
 #include "shim/device/memory_device.h"
 #include "test/sim/sim.h"
@@ -602,7 +604,7 @@ static void a_slot_stands_for_a_chunk(void **state)
     OK(device.take_slot(memory, &slots[0]));
     OK(device.take_slot(memory, &slots[1]));
     OK(device.copy(memory, true, chunk, slots[0], CHUNK, &end));
-    OK(device.wait_a_while(memory, end, 10));
+    OK(device.wait_a_while(memory, end, 10, true));
     OK(device.cover(memory, start, slots[0]));
     OK(device.cover(memory, start + CHUNK, slots[1]));
     assert_int_equal(device.cover(memory, start, slots[1]), MDNN_STATUS_DEVICE); /* not empty */
@@ -702,6 +704,44 @@ static void a_wait_that_takes_too_long_is_given_up(void **state)
     assert_int_equal(mdnn_timelines_wait_a_while(f->timelines, behind, 1), MDNN_STATUS_BUSY);
     open_gate(gate, f->streams[0]);
     OK(mdnn_timelines_wait_a_while(f->timelines, behind, 1));
+}
+
+/* Whether a line of the log says it. */
+static bool is_logged(const char *file, const char *what)
+{
+    char line[1024];
+    bool found = false;
+    FILE *const stream = fopen(file, "r");
+    assert_non_null(stream);
+    while (!found && fgets(line, sizeof line, stream))
+        found = strstr(line, what) != NULL;
+    fclose(stream);
+    return found;
+}
+
+/* Also where slots can be mapped in ranges, which says nothing of what waits. The first wait would take an hour by the
+ * host's clock. */
+static void the_log_says_what_a_long_wait_changes(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_device_memory_t *const memory = make_covering(f);
+    char file[] = "/tmp/mdnn-waits.XXXXXX";
+    const int descriptor = mkstemp(file);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    mdnn_log_configure(MDNN_LOG_WARN, file);
+    const gate_t gate = close_gate(f->streams[0]);
+    const mdnn_stream_point_t behind = device.mark(memory, f->numbers[0]);
+    assert_int_equal(device.wait_a_while(memory, behind, 3600, false), MDNN_STATUS_BUSY);
+    assert_true(is_logged(file, "does not wait for memory that moves ahead of time"));
+    assert_false(is_logged(file, "memory moves beside that work"));
+    assert_int_equal(device.wait_a_while(memory, behind, 1, true), MDNN_STATUS_BUSY);
+    assert_true(is_logged(file, "memory moves beside that work"));
+    open_gate(gate, f->streams[0]);
+    mdnn_log_configure(MDNN_LOG_WARN, "");
+    unlink(file);
+    mdnn_device_memory_destroy(memory);
 }
 
 static void times_are_of_what_lies_between(void **state)
@@ -1033,6 +1073,7 @@ int main(void)
         cmocka_unit_test(it_covers_where_others_hold_all_slots),
         cmocka_unit_test(a_host_limit_of_nothing_is_no_fault_of_the_driver),
         cmocka_unit_test(a_wait_that_takes_too_long_is_given_up),
+        cmocka_unit_test(the_log_says_what_a_long_wait_changes),
         cmocka_unit_test(times_are_of_what_lies_between),
         cmocka_unit_test(an_operation_takes_as_long_on_an_idle_device),
         cmocka_unit_test(another_devices_stream_is_not_timed),

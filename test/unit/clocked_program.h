@@ -171,9 +171,9 @@ static inline mdnn_status_t device_time_read(void *context, uint64_t token, doub
 }
 
 static inline mdnn_status_t device_wait_a_while(void *context, mdnn_stream_point_t point,
-                                                double seconds)
+                                                double seconds, bool quiet)
 {
-    (void)seconds;
+    (void)seconds, (void)quiet;
     return device_wait(context, point);
 }
 

@@ -404,8 +404,10 @@ static mdnn_status_t model_wait_on_host(void *context, mdnn_stream_point_t point
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t model_wait_a_while(void *context, mdnn_stream_point_t point, double seconds)
+static mdnn_status_t model_wait_a_while(void *context, mdnn_stream_point_t point, double seconds,
+                                        bool quiet)
 {
+    (void)quiet;
     model_t *const model = context;
     assert_true(seconds > 0 && seconds <= 10);
     while (model->may_block && point.position > model->done[point.stream])

@@ -90,9 +90,10 @@ static mdnn_status_t wait_for_copy(void *context, mdnn_stream_point_t point)
     return MDNN_STATUS_OK;
 }
 
-static mdnn_status_t wait_a_stretch(void *context, mdnn_stream_point_t point, double seconds)
+static mdnn_status_t wait_a_stretch(void *context, mdnn_stream_point_t point, double seconds,
+                                    bool quiet)
 {
-    (void)context, (void)seconds;
+    (void)context, (void)seconds, (void)quiet;
     for (uint64_t i = pick(&model, 8); i > 0; i--) {
         pass_on();
         run_one(&model);
