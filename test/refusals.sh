@@ -48,8 +48,9 @@ needed() {
             "memory['refused_optional'] == 0 and memory['smallest_budget_bytes'] > 100 * 2**20" needed
 }
 
-plan 3
+plan 4
 check "a workspace that is refused is said to be optional" workspaces
 check "what the program goes on without is not needed" gone_without
 check "what the program ends without is" needed
+check "what nobody can have is said once" refusals 0 endless " refused: nothing more can leave"
 finish

@@ -76,8 +76,8 @@ static bool is_news(const mdnn_virtual_device_t *device, uint64_t needed_bytes)
 {
     enum { LINES = 8 };
     const uint64_t said = device->said_needed_bytes;
-    return said == 0 || (device->said_lines < LINES &&
-                         (needed_bytes > said + said / 16 || needed_bytes < said - said / 16));
+    const uint64_t by = needed_bytes > said ? needed_bytes - said : said - needed_bytes;
+    return said == 0 || (device->said_lines < LINES && by > said / 16);
 }
 
 /* What is needed for this, and for what the program has run so far: nobody knows whether it can do

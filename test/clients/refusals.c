@@ -3,9 +3,11 @@
  *   workspace   each workspace that cuDNN names for a convolution; it goes on with the algorithm that needs none
  *   without     BYTES, without which it goes on
  *   needed      BYTES, without which it ends
+ *   endless     as much as a number can say, 20 times, without which it goes on
  *
  * It runs a convolution before and after. Knows nothing of microdnn. */
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "test/clients/bail.h"
@@ -83,6 +85,15 @@ static void try_workspaces(const convolution_t *made)
         BAIL("each workspace was to be had");
 }
 
+static void ask_for_too_much(void)
+{
+    enum { TIMES = 20 };
+    void *memory;
+    for (int i = 0; i < TIMES; i++)
+        if (cudaMalloc(&memory, SIZE_MAX) != cudaErrorMemoryAllocation)
+            BAIL("more than there are addresses");
+}
+
 int main(int argc, char **argv)
 {
     const size_t bytes = argc > 2 ? (size_t)strtoull(argv[2], NULL, 10) : 0;
@@ -93,6 +104,8 @@ int main(int argc, char **argv)
     run(&convolution, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, NULL, 0);
     if (strcmp(what, "workspace") == 0)
         try_workspaces(&convolution);
+    else if (strcmp(what, "endless") == 0)
+        ask_for_too_much();
     else if (cudaMalloc(&memory, bytes) == cudaSuccess)
         BAIL("all that was to be had");
     const bool goes_on = strcmp(what, "needed") != 0;
