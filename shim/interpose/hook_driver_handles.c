@@ -6,6 +6,7 @@
 #include "shim/interpose/driver.h"
 #include "shim/handles/handle_memory.h"
 #include "shim/handles/program_handles.h"
+#include "shim/vmem/virtual_setup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -316,6 +317,9 @@ CUresult mdnn_hook_cuMemGetAccess(CUresult (*real)(unsigned long long *, const C
     if (!mdnn_program_is_mapped(claim.addresses)) {
         if (is_the_drivers(claim) && !is_of_nobody(claim, address))
             result = real(flags, location, address);
+    } else if (flags && location && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+               !mdnn_virtual_is_device(location->id)) {
+        result = CUDA_ERROR_INVALID_DEVICE;
     } else if (flags && location) {
         *flags = access_of(claim.guest, location);
         result = CUDA_SUCCESS;

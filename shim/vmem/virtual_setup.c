@@ -253,12 +253,18 @@ static void make_device(CUdevice ordinal)
     free(device);
 }
 
+bool mdnn_virtual_is_device(CUdevice ordinal)
+{
+    size_t bytes;
+    return mdnn_real_driver()->cuDeviceTotalMem(&bytes, ordinal) != CUDA_ERROR_INVALID_DEVICE;
+}
+
 mdnn_virtual_device_t *mdnn_virtual_device_numbered(CUdevice ordinal)
 {
     if (ordinal < 0 || ordinal >= MDNN_DEVICES || !mdnn_virtual_has_shared())
         return NULL;
     mdnn_virtual_device_t *const device = mdnn_virtual_find_numbered(ordinal);
-    if (device || atomic_load(&tried[ordinal]) || makes)
+    if (device || atomic_load(&tried[ordinal]) || makes || !mdnn_virtual_is_device(ordinal))
         return device;
     mdnn_lock(&making);
     makes = true;

@@ -11,8 +11,10 @@ mdnn_virtual_device_t *mdnn_virtual_current(void);
 /* Also sets *context to that context. */
 mdnn_virtual_device_t *mdnn_virtual_current_in(CUcontext *context);
 /* The device of that ordinal, which the first call sets up whatever context is current; NULL: it
- * has no budget. */
+ * has no budget, or does not exist. */
 mdnn_virtual_device_t *mdnn_virtual_device_numbered(CUdevice ordinal);
+/* Whether the driver knows such a device. */
+bool mdnn_virtual_is_device(CUdevice ordinal);
 
 /* The result for an allocation that finds no device: NOT_SUPPORTED if the driver's own memory
  * serves it, or OUT_OF_MEMORY if the user asked for a budget that cannot be kept. */

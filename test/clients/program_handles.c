@@ -27,6 +27,8 @@
 
 #define UNIT ((size_t)2 << 20)
 
+enum { NO_DEVICE = 9 };
+
 static uint64_t random_state;
 
 static uint32_t pick(uint32_t below)
@@ -272,6 +274,9 @@ static void errors_of_making(void)
     show("create with flags", cuMemCreate(&handle, 2 * UNIT, &on_device, 1));
     properties.location.id = 99;
     show("create elsewhere", cuMemCreate(&handle, 2 * UNIT, &properties, 0));
+    properties.location.id = NO_DEVICE;
+    show("create on no device", cuMemCreate(&handle, 2 * UNIT, &properties, 0));
+    show("create a bit there", cuMemCreate(&handle, 1, &properties, 0));
     show("reserve a part of a unit", cuMemAddressReserve(&address, 2 * UNIT + 4096, 0, 0, 0));
     show("reserve aligned to 3", cuMemAddressReserve(&address, 2 * UNIT, 3, 0, 0));
     show("reserve with flags", cuMemAddressReserve(&address, 2 * UNIT, 0, 0, 1));
@@ -301,6 +306,8 @@ static void errors_of_access(const region_t *region)
     show("access", (CUresult)flags);
     access.location.id = 99;
     show("access elsewhere", cuMemSetAccess(region->address, region->bytes, &access, 1));
+    access.location.id = NO_DEVICE;
+    show("access of no device", cuMemSetAccess(region->address, region->bytes, &access, 1));
     show("access of none", cuMemSetAccess(region->address, region->bytes, &all_access, 0));
     show("access of a part", cuMemSetAccess(region->address, UNIT, &all_access, 1));
 }
@@ -313,7 +320,9 @@ static void errors(void)
     CUdeviceptr start;
     size_t bytes;
     unsigned long long flags;
+    const CUmemLocation nowhere = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = NO_DEVICE};
     fill(&region, 1);
+    show("what no device may", cuMemGetAccess(&flags, &nowhere, region.address));
     errors_of_making();
     errors_of_mapping(&region, &next);
     errors_of_access(&region);

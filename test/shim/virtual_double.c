@@ -10,6 +10,7 @@
 #include "shim/vmem/virtual_aside.h"
 #include "shim/vmem/virtual_workspaces.h"
 #include "shim/vmem/virtual_pointers.h"
+#include "shim/vmem/virtual_setup.h"
 #include "shim/vmem/virtual_untracked.h"
 
 typedef struct allocation {
@@ -61,6 +62,12 @@ CUresult mdnn_virtual_allocate(CUdeviceptr *address, size_t bytes, CUstream stre
     seen.allocated_per_thread = per_thread;
     seen.allocated_synchronous = synchronous;
     return CUDA_SUCCESS;
+}
+
+bool mdnn_virtual_is_device(CUdevice ordinal)
+{
+    (void)ordinal;
+    return true;
 }
 
 CUresult mdnn_virtual_allocate_on(CUdevice ordinal, CUdeviceptr *address, size_t bytes,
