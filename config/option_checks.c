@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/numbers.h"
+#include "config/sizes.h"
+
 /* Each needs the other to be something that is_on() accepts. Options that are set once for all runs, such as
  * memory.host_limit, are not here. */
 static const struct {
@@ -104,4 +107,21 @@ void mdnn_options_report_idle(const mdnn_options_t *options, bool run_only,
                  info->section, info->key, lack_of(rules[rule].needs), rules[rule].remedy);
         report(context, line);
     }
+}
+
+void mdnn_options_report_rounded(const mdnn_options_t *options, mdnn_options_report_t report,
+                                 void *context)
+{
+    const uint64_t set_bytes = options->memory_chunk_size;
+    const uint64_t taken_bytes = mdnn_chunk_bytes(0, set_bytes);
+    char line[MDNN_ORIGIN_BYTES + 256], set[MDNN_NUMBER_BYTES], taken[MDNN_NUMBER_BYTES];
+    if (set_bytes == 0 || set_bytes == taken_bytes || options->general_disable ||
+        !is_on(options, MDNN_OPTION_memory_budget))
+        return;
+    mdnn_format_size(set_bytes, set, sizeof set);
+    mdnn_format_size(taken_bytes, taken, sizeof taken);
+    snprintf(line, sizeof line,
+             "%s: memory.chunk_size = %s is not a power of two from 2MiB; %s is taken instead",
+             options->origin[MDNN_OPTION_memory_chunk_size], set, taken);
+    report(context, line);
 }

@@ -1,4 +1,4 @@
-/* Options that were set and have no effect because another option is not set. */
+/* Options that were set and have no effect because another option is not set, or another effect than was asked for. */
 #ifndef MDNN_OPTION_CHECKS_H
 #define MDNN_OPTION_CHECKS_H
 
@@ -13,5 +13,9 @@ bool mdnn_option_is_from_environment(const mdnn_options_t *options, mdnn_option_
 /* One line for each option without effect. `run_only`: only for those that were set for this run. */
 void mdnn_options_report_idle(const mdnn_options_t *options, bool run_only,
                               mdnn_options_report_t report, void *context);
+
+/* One line if the library takes another size of chunks than was set, under a budget. */
+void mdnn_options_report_rounded(const mdnn_options_t *options, mdnn_options_report_t report,
+                                 void *context);
 
 #endif

@@ -40,6 +40,7 @@ void doctor_look_at_configuration(doctor_t *doctor)
                     "a budget for memory cannot be read (%s): the first allocation fails",
                     options.unread_budget);
     mdnn_options_report_idle(&options, false, report_idle, NULL);
+    mdnn_options_report_rounded(&options, report_idle, NULL);
 }
 
 /* ---- files ---- */

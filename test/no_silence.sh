@@ -29,6 +29,13 @@ idle() { # variable, value, what is said, what gives it an effect
 a_trace_without_a_budget() {
     idle MICRODNN_TRACE "$work/t.json" 'memory.trace has no effect: there is no budget for memory' MICRODNN_MEMORY=1g
 }
+a_chunk_that_is_no_power_of_two() {
+    bare MICRODNN_MEMORY_CHUNK_SIZE=3m MICRODNN_MEMORY=1g &&
+        said 'MICRODNN_MEMORY_CHUNK_SIZE: memory.chunk_size = 3MiB is not a power of two from 2MiB; 4MiB is taken instead' &&
+        bare MICRODNN_MEMORY_CHUNK_SIZE=1m MICRODNN_MEMORY=1g && said '2MiB is taken instead' &&
+        bare MICRODNN_MEMORY_CHUNK_SIZE=4m MICRODNN_MEMORY=1g && silent &&
+        runs --memory 1g --set memory.chunk_size=3m && said '4MiB is taken instead'
+}
 a_policy_without_a_budget() { idle MICRODNN_MEMORY_POLICY conv 'memory.policy has no effect' MICRODNN_MEMORY=1g; }
 a_statistics_file_without_statistics() {
     idle MICRODNN_STATS_FILE "$work/s" 'general.stats_file has no effect: there are no statistics' MICRODNN_STATS=text
@@ -91,9 +98,10 @@ a_second_copy() {
         [ "$(find "$work" -name 'stats.*' | wc -l)" = 1 ]
 }
 
-plan 10
+plan 11
 check 'a trace without a budget' a_trace_without_a_budget
 check 'a policy of memory without a budget' a_policy_without_a_budget
+check 'a chunk of memory that is no power of two' a_chunk_that_is_no_power_of_two
 check 'a file for statistics without statistics' a_statistics_file_without_statistics
 check 'options of Workspace Division without it' wd_without_wd
 check 'files that cannot be written, in words' files_that_cannot_be_written

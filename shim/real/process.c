@@ -86,6 +86,7 @@ static void load_options(void)
     held_lines_t held = {.count = 0};
     mdnn_options_load(&options, hold_line, &held);
     mdnn_options_report_idle(&options, true, hold_line, &held);
+    mdnn_options_report_rounded(&options, hold_line, &held);
     mdnn_log_configure((mdnn_log_level_t)options.general_log, options.general_log_file);
     mdnn_progress_configure(&options);
     for (size_t i = 0; i < held.count; i++) {
