@@ -32,6 +32,8 @@ static void guard_end(signal_guard_t *guard, int write_error)
             continue;
     }
     pthread_sigmask(SIG_SETMASK, &guard->before, NULL);
+    if (write_error != 0)
+        errno = write_error;
 }
 
 static ssize_t write_guarded(int descriptor, const void *data, size_t bytes)
@@ -67,7 +69,8 @@ mdnn_status_t mdnn_quiet_write_all(int descriptor, const void *data, size_t byte
         next += written;
         bytes -= (size_t)written;
     }
-    errno = saved;
+    if (status == MDNN_STATUS_OK)
+        errno = saved;
     return status;
 }
 

@@ -13,7 +13,7 @@
  * bytes were written. */
 mdnn_status_t mdnn_quiet_write_once(int descriptor, const void *data, size_t bytes);
 
-/* As many write(2) as it takes. Keeps errno. */
+/* As many write(2) as it takes. IO with errno set; otherwise errno is kept. */
 mdnn_status_t mdnn_quiet_write_all(int descriptor, const void *data, size_t bytes);
 
 /* posix_fallocate(3) from the beginning of the file: 0 or the error. */

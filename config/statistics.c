@@ -326,7 +326,9 @@ void mdnn_statistics_finish(void)
         remove_live_file();
     else if (!target.hopeless)
         MDNN_LOG(MDNN_LOG_WARN, "config", "statistics were not written to %s: %s",
-                 target.path[0] != '\0' ? target.path : "stderr", mdnn_status_string(status));
+                 target.path[0] != '\0' ? target.path : "stderr",
+                 status == MDNN_STATUS_IO && target.path[0] != '\0' ? strerrordesc_np(errno)
+                                                                    : mdnn_status_string(status));
     errno = saved;
 }
 

@@ -132,6 +132,17 @@ a_record_that_cannot_be_written_is_no_reason_to_stop() {
     ) >"$work/out" 2>"$work/err" || { cat "$work/err"; return 1; }
     [ "$(grep -c 'cannot write the record .*/missing/run.record: No such file or directory' "$work/err")" = 1 ]
 }
+# What is written as a whole, or in pieces, says why it could not be.
+full_devices_are_named_as_such() {
+    # shellcheck disable=SC2086  # words
+    (
+        export MICRODNN_MEMORY_BUDGET=10m MICRODNN_MEMORY_RECORD=/dev/full MICRODNN_MEMORY_TRACE=/dev/full
+        export MICRODNN_STATS=json MICRODNN_STATS_FILE=/dev/full LD_LIBRARY_PATH="$build/sim" MICRODNN_SIM_MODE=timing
+        export LD_PRELOAD="${MDNN_PRELOAD_FIRST:+$MDNN_PRELOAD_FIRST:}$build/libmicrodnn.so"
+        exec $program --iterations 8
+    ) >"$work/out" 2>"$work/err" || { cat "$work/err"; return 1; }
+    [ "$(grep -c '/dev/full.*: No space left on device' "$work/err")" = 3 ] || { cat "$work/err"; return 1; }
+}
 a_budget_below_the_floor_is_refused_with_a_better_one() {
     ! MICRODNN_MEMORY_TAIL=no train tiny 2 --memory 8m && grep -q 'refused: nothing more can leave within the budget of' "$work/err" &&
         grep -q 'at least .* are needed' "$work/err" && python '
@@ -236,7 +247,7 @@ verify_reads_all_statistics() {
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
 
-plan 18
+plan 19
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'a budget can be a share of the memory of the device' a_budget_can_be_a_share_of_the_device
 check 'statistics tell what was held and moved' statistics_tell_what_moved
@@ -249,6 +260,7 @@ fi
 check 'the iteration that repeats is recorded' the_iteration_is_recorded
 check 'the events that time an operation are not counted' events_take_no_time_of_operations
 check 'a record that cannot be written is no reason to stop' a_record_that_cannot_be_written_is_no_reason_to_stop
+check 'what cannot be written to says why' full_devices_are_named_as_such
 check 'a budget below the floor is refused and a better one named' a_budget_below_the_floor_is_refused_with_a_better_one
 check 'verify finds a training program clean' verify_is_clean
 check 'verify says whose statistics it cannot read' verify_reads_all_statistics

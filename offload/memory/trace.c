@@ -75,14 +75,16 @@ static void give_up(mdnn_trace_t *trace, const char *why)
     trace->dead = true;
 }
 
-/* All or nothing: half an event at the end would spoil the file for readers. */
+/* All or nothing: half an event at the end would spoil the file for readers. false with errno set. */
 static bool append(int descriptor, const char *text, size_t bytes)
 {
     const off_t before = lseek(descriptor, 0, SEEK_END);
     if (mdnn_quiet_write_all(descriptor, text, bytes) == MDNN_STATUS_OK)
         return true;
+    const int error = errno;
     const int cut = before >= 0 ? ftruncate(descriptor, before) : 0;
     (void)cut; /* nothing helps then */
+    errno = error;
     return false;
 }
 
@@ -122,7 +124,7 @@ static void flush(mdnn_trace_t *trace)
         return;
     }
     if (!append(descriptor, trace->buffer, trace->used))
-        give_up(trace, mdnn_status_string(MDNN_STATUS_IO));
+        give_up(trace, strerrordesc_np(errno));
     close(descriptor);
     trace->used = 0;
 }
