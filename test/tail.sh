@@ -89,11 +89,20 @@ each_refusal_has_its_reason() {
         { cat "$log"; return 1; }
 }
 
-plan 12
+# What an operation names would fit alone.
+other_memory_is_named() {
+    MICRODNN_MEMORY_MIN_SIZE=1000t under $((24 * mebibyte)) "$tail" two_streams 1 || { cat "$log"; return 1; }
+    holds "$in_budget and memory['tail_operations'] > 0" && [ "$(wc -l <"$log")" = 1 ] &&
+        grep -q 'the budget of 24.0 MiB has no room for what an operation names beside memory that does not leave' "$log" ||
+        { cat "$log"; return 1; }
+}
+
+plan 13
 check "an operation above the budget is right, and what it had on the host is counted" is_counted
 check "an allocation above the budget can be used" above one_allocation True
 check "operations in tails on two streams follow each other" above two_streams True host
 check "two streams read one tail" above readers_beside_each_other True
+check "where memory that stays takes the room, the line says so" other_memory_is_named
 check "where host memory ends, a line names its limit" host_limit_is_named
 check "the limit that it names is enough" host_limit_that_is_named_is_enough
 check "nothing is refused when the driver is short once" short_once

@@ -276,6 +276,7 @@ typedef struct mdnn_memory_operation {
     struct mdnn_memory_call *call; /* that it is a part of; NULL: of none */
     uint64_t time_token, began;    /* the mechanism's */
     bool time_wanted;              /* by the plan follower */
+    uint64_t named_bytes;          /* the chunks of all that it names; the mechanism's, too */
 } mdnn_memory_operation_t;
 
 /* Several operations that count as one: those of a convolution, which differ from variant to variant (a variant is a
@@ -436,10 +437,11 @@ typedef struct mdnn_memory_report {
  * they named had room on the device. */
 enum { MDNN_MEMORY_TAILS = 8 };
 typedef struct mdnn_memory_tail {
-    uint64_t key;     /* of the operation */
-    uint64_t count;   /* how often it ran with a tail; 0: the entry is empty */
-    uint64_t bytes;   /* its largest tail */
-    const char *name; /* may be NULL */
+    uint64_t key;         /* of the operation */
+    uint64_t count;       /* how often it ran with a tail; 0: the entry is empty */
+    uint64_t bytes;       /* its largest tail */
+    uint64_t named_bytes; /* what it named then, with that tail */
+    const char *name;     /* may be NULL */
 } mdnn_memory_tail_t;
 typedef struct mdnn_memory_tails {
     uint64_t operations, bytes; /* all of them */

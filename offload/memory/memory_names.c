@@ -271,6 +271,7 @@ static mdnn_status_t hold_at_once(mdnn_memory_t *memory, mdnn_memory_operation_t
                                   mdnn_sum_t *sum)
 {
     MDNN_TRY(hold(memory, operation, sum));
+    operation->named_bytes = sum->bytes;
     note_sizes(memory, sum);
     if (sum->workspace_named) /* so it is not needed beside them */
         operation->workspace_bytes = 0;

@@ -182,6 +182,8 @@ void mdnn_memory_count_tail(mdnn_memory_t *memory, const mdnn_memory_operation_t
     tail->key = operation->key;
     tail->name = operation->name;
     tail->count++;
+    if (tail->bytes < bytes)
+        tail->named_bytes = operation->named_bytes;
     tail->bytes = mdnn_max(tail->bytes, bytes);
 }
 

@@ -141,11 +141,18 @@ void mdnn_virtual_say_tail(mdnn_virtual_device_t *device)
     mdnn_format_size_rounded(tail->bytes, host, sizeof host);
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
     mdnn_format_size_rounded(whole_bytes, whole, sizeof whole);
-    if (whole_bytes > device->budget_bytes)
+    if (tail->named_bytes > device->budget_bytes)
         MDNN_LOG(MDNN_LOG_WARN, "memory",
                  "%s names more than the budget of %s holds, so it uses %s in host memory, which "
                  "is slower; a budget of %s would hold all ([memory] tail = no: refuse it)",
                  name, budget, host, whole);
+    else if (whole_bytes > device->budget_bytes)
+        MDNN_LOG(
+            MDNN_LOG_WARN, "memory",
+            "the budget of %s has no room for what %s names beside memory that does not leave, "
+            "so it uses %s in host memory, which is slower; a budget of %s would hold all "
+            "([memory] tail = no: refuse it)",
+            budget, name, host, whole);
     else
         MDNN_LOG(MDNN_LOG_WARN, "memory",
                  "%s uses %s in host memory, which is slower: nothing more could leave, or the "
