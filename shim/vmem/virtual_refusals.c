@@ -50,7 +50,7 @@ void mdnn_virtual_say_nowhere(void)
 static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
 {
     char refused[MDNN_NUMBER_BYTES], budget[MDNN_NUMBER_BYTES], pinned[MDNN_NUMBER_BYTES];
-    char all[MDNN_NUMBER_BYTES], enough[MDNN_NUMBER_BYTES];
+    char all[MDNN_NUMBER_BYTES], enough[MDNN_NUMBER_BYTES], limit[MDNN_NUMBER_BYTES];
     mdnn_node_registry_t *const registry = mdnn_virtual_host()->registry;
     const uint64_t own = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
     const uint64_t sum = registry ? mdnn_node_registry_bytes(registry, 0) : own;
@@ -60,14 +60,15 @@ static void say_host_is_short(mdnn_virtual_device_t *device, uint64_t bytes)
     mdnn_format_size_rounded(device->budget_bytes, budget, sizeof budget);
     mdnn_format_size_rounded(own, pinned, sizeof pinned);
     mdnn_format_size_rounded(sum, all, sizeof all);
+    mdnn_format_size_rounded(mdnn_virtual_host()->limit_bytes, limit, sizeof limit);
     mdnn_format_size_rounded(needed, enough, sizeof enough);
     MDNN_LOG_ONCE(
         MDNN_LOG_WARN, "memory",
-        "%s refused: the budget of %s would do, but there is no room in %s of pinned "
-        "host memory for what should leave; at least %s are needed, and [memory] host_limit "
-        "sets the limit for all processes of the user on this machine together (they have "
-        "%s now)",
-        refused, budget, pinned, enough, all);
+        "%s refused: the budget of %s would do, but there is no room for what should leave in "
+        "pinned host memory, of which there may be %s (%s); at least %s are needed, and "
+        "[memory] host_limit sets the limit for all processes of the user on this machine together "
+        "(they have %s now, this one %s)",
+        refused, budget, limit, mdnn_virtual_host_limit_origin(), enough, all, pinned);
 }
 
 /* Whether a line about the present refusal says something new: clearly more is needed, or clearly less because the

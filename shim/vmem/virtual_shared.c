@@ -20,6 +20,7 @@ static _Atomic(mdnn_timelines_t *) timelines;
 static _Atomic(mdnn_captures_t *) captures;
 static mdnn_trace_t *trace;
 static mdnn_host_account_t host;
+static const char *limit_origin = "no limit";
 
 /* Somebody asked for a budget, but nobody can say which: none is kept then. */
 static bool is_unread(const mdnn_options_t *options)
@@ -71,6 +72,13 @@ static void limits_of_host(mdnn_node_limits_t *limits)
         limits->limits[i].bytes /= 2;
 }
 
+static const char *origin_of(uint64_t scope)
+{
+    return mdnn_process_options()->memory_host_limit != UINT64_MAX ? "as it is set"
+           : scope == 0                                            ? "half of the machine's memory"
+                        : "half of what a control group allows";
+}
+
 /* Where processes cannot add up, each takes the share of one among those that the job has. */
 static void open_account(void)
 {
@@ -80,8 +88,10 @@ static void open_account(void)
     limits_of_host(&limits);
     host.limit_bytes = UINT64_MAX;
     for (size_t i = 0; i < limits.count; i++)
-        if (limits.limits[i].bytes < host.limit_bytes)
+        if (limits.limits[i].bytes < host.limit_bytes) {
             host.limit_bytes = limits.limits[i].bytes;
+            limit_origin = origin_of(limits.limits[i].scope);
+        }
     if (*folder == '\0')
         return;
     const mdnn_status_t status = mdnn_node_registry_open(folder, &limits, &registry);
@@ -93,6 +103,7 @@ static void open_account(void)
     snprintf(file, sizeof file, "%s/registry", folder);
     const char *const trouble = status == MDNN_STATUS_IO ? mdnn_folder_trouble(file) : NULL;
     host.limit_bytes /= processes;
+    limit_origin = "a share of the limit";
     MDNN_LOG(
         MDNN_LOG_WARN, "memory",
         "processes cannot add up their pinned memory in %s (%s): this one takes at most 1/%llu "
@@ -161,4 +172,9 @@ mdnn_trace_t *mdnn_virtual_trace(void)
 mdnn_host_account_t *mdnn_virtual_host(void)
 {
     return &host;
+}
+
+const char *mdnn_virtual_host_limit_origin(void)
+{
+    return limit_origin;
 }

@@ -20,5 +20,7 @@ mdnn_timelines_t *mdnn_virtual_known_timelines(void);
 /* After mdnn_virtual_has_shared. The trace is NULL without the option. */
 mdnn_trace_t *mdnn_virtual_trace(void);
 mdnn_host_account_t *mdnn_virtual_host(void);
+/* Where the limit of that account comes from, for people. */
+const char *mdnn_virtual_host_limit_origin(void);
 
 #endif
