@@ -78,6 +78,8 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 
 static void leave(CUresult result)
 {
+    if (result != CUDA_SUCCESS)
+        mdnn_failure_see(result);
     if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
         mdnn_last_kernels_say();
     mdnn_driver_leave();
@@ -338,4 +340,12 @@ const void *mdnn_driver_caller(void)
 bool mdnn_driver_is_exiting(void)
 {
     return mdnn_process_state() == MDNN_PROCESS_EXITING;
+}
+
+CUresult mdnn_driver_failure_of_context(void)
+{
+    size_t free_bytes, total_bytes;
+    const mdnn_driver_t *const driver = mdnn_failure_any_final() ? mdnn_real_driver() : NULL;
+    const CUresult result = driver ? driver->cuMemGetInfo(&free_bytes, &total_bytes) : CUDA_SUCCESS;
+    return mdnn_failure_is_final(result) ? result : CUDA_SUCCESS;
 }

@@ -14,6 +14,7 @@
 #include <cudaTypedefs.h>
 
 #include "shim/real/driver_queries.h"
+#include "shim/real/failure.h"
 #include "shim/real/operation_key.h"
 #include "shim/real/plain_memory.h"
 #include "shim/vmem/virtual_memory.h"
@@ -75,6 +76,9 @@ const void *mdnn_driver_caller(void);
 void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result);
 /* Whether the process runs its exit handlers, so that nothing has to be freed. */
 bool mdnn_driver_is_exiting(void);
+/* The failure that has ended the current context; CUDA_SUCCESS: none has. Asks the driver, but only after a call was seen
+ * to fail so. */
+CUresult mdnn_driver_failure_of_context(void);
 
 /* The entry that replaces `function`, which the driver returned for the function `name` in this version. `own_stream`:
  * the form in which stream 0 is the thread's own. Returns `function` itself if it is not hooked. */

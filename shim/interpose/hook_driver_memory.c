@@ -34,6 +34,9 @@ CUresult mdnn_hook_cuMemAlloc_v2(CUresult (*real)(CUdeviceptr *, size_t), bool o
     (void)own_stream;
     if (!address || bytes == 0)
         return real(address, bytes);
+    const CUresult ended = mdnn_driver_failure_of_context();
+    if (ended != CUDA_SUCCESS)
+        return ended;
     mdnn_reserved_settle_all(); /* what pools have given back since is room */
     const mdnn_plain_memory_t plain = mdnn_plain_memory_wanted(mdnn_driver_caller());
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
@@ -79,6 +82,9 @@ CUresult mdnn_hook_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, 
     const size_t row_bytes = valid ? (width + PITCH - 1) / PITCH * PITCH : 0;
     if (!valid || rows > SIZE_MAX / row_bytes)
         return real(address, pitch, width, rows, element_bytes);
+    const CUresult ended = mdnn_driver_failure_of_context();
+    if (ended != CUDA_SUCCESS)
+        return ended;
     const mdnn_plain_memory_t plain = mdnn_plain_memory_wanted(mdnn_driver_caller());
     const uint64_t bytes = row_bytes * rows;
     if (plain == MDNN_PLAIN_IF_ROOM && allocate_rows(real, address, pitch, width, rows,
@@ -98,6 +104,9 @@ CUresult mdnn_hook_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, 
     (void)own_stream;
     if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
+    const CUresult ended = mdnn_driver_failure_of_context();
+    if (ended != CUDA_SUCCESS)
+        return ended;
     if (mdnn_virtual_owns(address) && mdnn_program_has_reserved(address))
         return CUDA_ERROR_INVALID_VALUE;
     mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);

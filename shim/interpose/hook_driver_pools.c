@@ -130,6 +130,9 @@ CUresult mdnn_hook_cuMemAllocAsync(CUresult (*real)(CUdeviceptr *, size_t, CUstr
     growth_t growth;
     if (!address || bytes == 0)
         return real(address, bytes, stream);
+    const CUresult ended = mdnn_driver_failure_of_context();
+    if (ended != CUDA_SUCCESS)
+        return ended;
     mdnn_reserved_settle_all();
     CUresult result = mdnn_virtual_allocate(address, bytes, stream, own_stream, false);
     if (result != CUDA_ERROR_NOT_SUPPORTED)
@@ -148,6 +151,9 @@ CUresult mdnn_hook_cuMemAllocFromPoolAsync(CUresult (*real)(CUdeviceptr *, size_
     growth_t growth;
     if (!address || bytes == 0 || !pool)
         return real(address, bytes, pool, stream);
+    const CUresult ended = mdnn_driver_failure_of_context();
+    if (ended != CUDA_SUCCESS)
+        return ended;
     const CUdevice device = device_of_pool(pool);
     CUresult result = device >= 0
                           ? mdnn_virtual_allocate_on(device, address, bytes, stream, own_stream)
@@ -177,6 +183,9 @@ CUresult mdnn_hook_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool 
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
         return CUDA_SUCCESS;
+    const CUresult ended = mdnn_driver_failure_of_context();
+    if (ended != CUDA_SUCCESS)
+        return ended;
     if (mdnn_virtual_owns(address) && mdnn_program_has_reserved(address))
         return CUDA_ERROR_INVALID_VALUE;
     mdnn_other_memory_t *const other = mdnn_other_take(MDNN_OTHER_ADDRESS, address);

@@ -1,5 +1,8 @@
 #include "shim/real/failure.h"
 
+#include <stdatomic.h>
+
+static _Atomic bool any_final; /* a reset does not forget it: that costs a question at most */
 static _Thread_local CUresult last __attribute__((tls_model("initial-exec")));
 
 mdnn_status_t mdnn_failure_note(CUresult result)
@@ -45,4 +48,15 @@ bool mdnn_failure_is_final(CUresult result)
     default:
         return false;
     }
+}
+
+void mdnn_failure_see(CUresult result)
+{
+    if (mdnn_failure_is_final(result))
+        atomic_store_explicit(&any_final, true, memory_order_relaxed);
+}
+
+bool mdnn_failure_any_final(void)
+{
+    return atomic_load_explicit(&any_final, memory_order_relaxed);
 }

@@ -19,4 +19,8 @@ CUresult mdnn_failure_take(void);
  * fail as well. After other failures the call may be tried again. */
 bool mdnn_failure_is_final(CUresult result);
 
+/* Remembers for the process that a call of the program failed so, and returns whether any has. */
+void mdnn_failure_see(CUresult result);
+bool mdnn_failure_any_final(void);
+
 #endif

@@ -1017,6 +1017,32 @@ static void reset_unused(uint64_t seed)
     finish(&run);
 }
 
+/* What ends a context is not forgotten by allocations that need nothing of the driver. */
+static void after_a_fault(uint64_t seed)
+{
+    enum { BYTES = 4 << 20, WIDTH = 100 };
+    size_t wrong = 4096;
+    uint32_t one = 1;
+    (void)seed;
+    void *memory, *other, *parameters[] = {&wrong, &memory, &one, &one};
+    size_t pitch;
+    cudaStream_t stream;
+    CUDA(cudaStreamCreate(&stream));
+    CUDA(cudaMalloc(&memory, BYTES));
+    CUDA(cudaMallocAsync(&other, BYTES, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    DRIVER(cuLaunchKernel(mix, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
+    CHECK(cudaMalloc(&other, BYTES) == cudaErrorIllegalAddress);
+    CHECK(cudaMallocPitch(&other, &pitch, WIDTH, WIDTH) == cudaErrorIllegalAddress);
+    CHECK(cudaMallocAsync(&other, BYTES, stream) == cudaErrorIllegalAddress);
+    CHECK(cudaFreeAsync(other, stream) == cudaErrorIllegalAddress);
+    CHECK(cudaFree(memory) == cudaErrorIllegalAddress);
+    CUDA(cudaDeviceReset());
+    CUDA(cudaMalloc(&memory, BYTES));
+    CUDA(cudaFree(memory));
+}
+
 /* What streams wait for: words that the host writes. */
 enum { FIRST, SECOND, WORDS };
 
@@ -1166,6 +1192,7 @@ int main(int argc, char **argv)
                     {"reset_beside", reset_beside, false, 0},
                     {"reset_unused", reset_unused, false, 0},
                     {"reset_under", reset_under, false, 0},
+                    {"after_a_fault", after_a_fault, false, 0},
                     {"own_context", own_context, true, 0},
                     {"refused", refused, false, 0},
                     {"wait_beside", wait_beside, false, 0},
