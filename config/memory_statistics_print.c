@@ -1,6 +1,7 @@
 #include "config/memory_statistics_print.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "config/numbers.h"
 #include "config/statistics_verdict.h"
@@ -58,9 +59,12 @@ static void print_round(const mdnn_memory_statistics_t *n, FILE *out)
     fprintf(out, "%" PRIu64 " operations; planned: %s out, %s in\n", n->period_operations,
             size_of(n->period_out_bytes).text, size_of(n->period_in_bytes).text);
     print_line(out, "its bounds");
-    fprintf(out,
-            "computation alone %s ms, with the link's speed %s ms, best schedule known %s ms\n",
-            ms_of(n->compute_ms).text, ms_of(n->link_bound_ms).text, ms_of(n->predicted_ms).text);
+    fprintf(out, "computation alone %s ms", ms_of(n->compute_ms).text);
+    if (n->link_bound_ms > 0)
+        fprintf(out, ", with the link's speed %s ms", ms_of(n->link_bound_ms).text);
+    if (n->predicted_ms > 0)
+        fprintf(out, ", best schedule known %s ms", ms_of(n->predicted_ms).text);
+    fputc('\n', out);
     if (!(n->round_ms > 0))
         return;
     print_line(out, "it took");
@@ -127,6 +131,8 @@ static void print_host_time(const mdnn_memory_statistics_t *n, FILE *out)
     if (!(n->round_ms > 0))
         return;
     print_line(out, "of one iteration");
+    if (strstr(n->device_name, "(simulated)"))
+        fputs("(by the host's clock, which is not the simulated one) ", out);
     print_parts(of_round, sizeof of_round / sizeof *of_round, out);
 }
 
@@ -160,9 +166,12 @@ static void print_tails(const mdnn_memory_statistics_t *n, FILE *out)
 static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
 {
     print_line(out, "needs at least");
-    fprintf(out, "%s, as far as is known (largest operation %s, cannot leave %s)\n",
-            size_of(n->smallest_budget_bytes).text, size_of(n->largest_operation_bytes).text,
-            size_of(n->pinned_live_bytes).text);
+    fprintf(out, "%s, as far as is known", size_of(n->smallest_budget_bytes).text);
+    if (n->whole_budget_bytes > n->smallest_budget_bytes)
+        fprintf(out, ", or %s so that no operation uses host memory",
+                size_of(n->whole_budget_bytes).text);
+    fprintf(out, " (largest operation %s, cannot leave %s)\n",
+            size_of(n->largest_operation_bytes).text, size_of(n->pinned_live_bytes).text);
     if (n->refused == 0)
         return;
     print_line(out, "refused requests");
@@ -188,9 +197,12 @@ void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, 
         print_named(", safety ", n.safety, out);
     fputc('\n', out);
     print_line(out, "device memory");
-    fprintf(out, "%s held at most, %s in use on average; the program had %s at once\n",
+    fprintf(out, "%s held at most, %s in use on average; the program had %s at once",
             size_of(n.peak_resident_bytes).text, size_of(n.average_resident_bytes).text,
             size_of(n.peak_live_bytes).text);
+    if (n.need_bytes > 0)
+        fprintf(out, ", %s in an iteration", size_of(n.need_bytes).text);
+    fputc('\n', out);
     if (n.peak_other_bytes > 0) {
         print_line(out, "not virtual");
         fprintf(out, "%s of that at most: memory that the program has in other ways\n",

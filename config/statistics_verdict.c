@@ -85,10 +85,18 @@ static double waits_ms(const mdnn_memory_statistics_t *numbers)
     return numbers->round_copies_ms + numbers->round_work_ms + numbers->round_pinning_ms;
 }
 
-/* What the program's own thread needs to enqueue an iteration, without the library. */
+/* The host's time is not simulated, so it says nothing of simulated iterations. */
+static bool is_simulated(const mdnn_memory_statistics_t *numbers)
+{
+    return strstr(numbers->device_name, "(simulated)") != NULL;
+}
+
+/* What the program's own thread needs to enqueue an iteration, without the library. 0: not known. */
 static double host_alone_ms(const mdnn_memory_statistics_t *numbers)
 {
     double inside_ms = 0;
+    if (is_simulated(numbers))
+        return 0;
 #define HOST_TIME(name, words) inside_ms += numbers->round_##name##_ms;
 #include "config/host_time.def"
     return numbers->round_ms - inside_ms - lost_to_background_ms(numbers);
@@ -114,6 +122,8 @@ static double moved_share(const mdnn_memory_statistics_t *numbers, uint64_t move
  * mappings take time in proportion, and so does about half of the library's own work; all else does not depend on it. */
 static double host_ms(const mdnn_memory_statistics_t *numbers, uint64_t moved_bytes)
 {
+    if (is_simulated(numbers))
+        return 0;
     const double moves_ms =
         numbers->round_mapping_ms + numbers->round_library_ms / 2 + lost_to_background_ms(numbers);
     return numbers->round_ms - waits_ms(numbers) - moves_ms +
@@ -149,10 +159,20 @@ double mdnn_memory_forecast_ms(const mdnn_memory_statistics_t *numbers, int inde
     return ms > without_ms ? ms : without_ms;
 }
 
+/* What repeats may be a short loop, such as that of a search, which says nothing of the program. */
+static bool is_iteration(const mdnn_memory_statistics_t *numbers)
+{
+    enum { MUCH = 4 };
+    return numbers->round_ms > 0 &&
+           (numbers->need_bytes == 0 || numbers->need_bytes >= numbers->peak_live_bytes / MUCH);
+}
+
 /* What it would hold if it were allowed to: in an iteration, or before, if only then it was more than the budget. */
 static uint64_t asked_bytes(const mdnn_memory_statistics_t *numbers)
 {
     const bool moved = numbers->out_bytes + numbers->in_bytes > 0;
+    if (!is_iteration(numbers))
+        return numbers->peak_live_bytes;
     const bool had_room = moved && numbers->need_bytes <= numbers->budget_bytes;
     return numbers->need_bytes > 0 && !had_room ? numbers->need_bytes : numbers->peak_live_bytes;
 }
@@ -168,25 +188,27 @@ static void put_cost(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics
     put(verdict, false,
         "budget %s of the %s that it asked for: ", size_of(numbers->budget_bytes).text,
         size_of(asked_bytes(numbers)).text);
-    if (numbers->round_ms > 0 && without_ms > 0 && moves_in_iterations(numbers))
+    const bool is_timed = is_iteration(numbers);
+    if (is_timed && without_ms > 0 && moves_in_iterations(numbers))
         put(verdict, false, "%s ms per iteration, %s without moves (%s)",
             ms_of(numbers->round_ms).text, ms_of(without_ms).text,
             more_of(numbers->round_ms, without_ms).text);
-    else if (numbers->round_ms > 0)
+    else if (is_timed)
         put(verdict, false, "%s ms per iteration, in which nothing moves",
             ms_of(numbers->round_ms).text);
     else
         put(verdict, false, "%s went to the host and %s came back; %s",
             size_of(numbers->out_bytes).text, size_of(numbers->in_bytes).text,
-            numbers->period_operations > 0 ? "too few iterations ran to time them"
-                                           : "no iteration was found that repeats");
+            numbers->period_operations > 0 && !(numbers->round_ms > 0)
+                ? "too few iterations ran to time one; some more would show what they cost"
+                : "no iteration was found that repeats");
 }
 
 static void put_forecasts(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
 {
     const double without_ms = mdnn_memory_without_moves_ms(numbers);
     bool first = true;
-    for (int i = 0; i < MDNN_MEMORY_FORECASTS && without_ms > 0; i++) {
+    for (int i = 0; i < MDNN_MEMORY_FORECASTS && without_ms > 0 && is_iteration(numbers); i++) {
         const double ms = mdnn_memory_forecast_ms(numbers, i);
         if (!(ms > 0))
             continue;
@@ -198,6 +220,24 @@ static void put_forecasts(mdnn_verdict_lines_t *verdict, const mdnn_memory_stati
         put(verdict, false, "; from %s on nothing has to move", size_of(numbers->need_bytes).text);
 }
 
+static void put_refused(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
+{
+    const uint64_t count = numbers->refused - numbers->refused_optional;
+    const uint64_t budget_bytes = numbers->refused_budget_bytes > numbers->smallest_budget_bytes
+                                      ? numbers->refused_budget_bytes
+                                      : numbers->smallest_budget_bytes;
+    put(verdict, true,
+        count == 1 ? "%" PRIu64 " request was refused" : "%" PRIu64 " requests were refused",
+        count);
+    if (numbers->host_needed_bytes > 0)
+        put(verdict, false,
+            "; at least %s of pinned host memory would be needed ([memory] host_limit)",
+            size_of(numbers->host_needed_bytes).text);
+    else
+        put(verdict, false, "; at least a budget of %s would be needed",
+            size_of(budget_bytes).text);
+}
+
 /* What should be known, the worst first. */
 static void put_trouble(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
 {
@@ -205,16 +245,14 @@ static void put_trouble(mdnn_verdict_lines_t *verdict, const mdnn_memory_statist
         put(verdict, true, "an operation reached memory that it does not name: %s",
             numbers->first_unnamed);
     else if (numbers->refused > numbers->refused_optional)
-        put(verdict, true,
-            "%" PRIu64 " requests were refused; the largest would need a budget of %s",
-            numbers->refused - numbers->refused_optional,
-            size_of(numbers->refused_budget_bytes).text);
+        put_refused(verdict, numbers);
     else if (numbers->tail_operations > 0)
         put(verdict, true,
             "%" PRIu64
-            " operations needed more than the budget and used host memory, which is slow; "
+            " operation%s needed more than the budget and used host memory, which is slow; "
             "%s would hold each of them",
-            numbers->tail_operations, size_of(numbers->whole_budget_bytes).text);
+            numbers->tail_operations, numbers->tail_operations == 1 ? "" : "s",
+            size_of(numbers->whole_budget_bytes).text);
 }
 
 void mdnn_verdict_add_device(mdnn_verdict_lines_t *verdict, int device,

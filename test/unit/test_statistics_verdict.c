@@ -121,7 +121,7 @@ static void what_is_not_known_is_not_said(void **state)
                         "that repeats");
     numbers.period_operations = 9;
     verdict = verdict_of(&numbers);
-    assert_non_null(strstr(verdict.lines[0], "; too few iterations ran to time them"));
+    assert_non_null(strstr(verdict.lines[0], "; too few iterations ran to time one"));
     numbers.out_bytes = numbers.in_bytes = 0;
     verdict = verdict_of(&numbers);
     assert_string_equal(verdict.lines[0],
@@ -146,7 +146,41 @@ static void trouble_has_a_line(void **state)
     numbers.refused_budget_bytes = 20 * gib;
     verdict = verdict_of(&numbers);
     assert_string_equal(verdict.lines[2],
-                        "2 requests were refused; the largest would need a budget of 20 GiB");
+                        "2 requests were refused; at least a budget of 20 GiB would be needed");
+    numbers.refused = 4;
+    numbers.smallest_budget_bytes = 24 * gib;
+    verdict = verdict_of(&numbers);
+    assert_string_equal(verdict.lines[2],
+                        "1 request was refused; at least a budget of 24 GiB would be needed");
+    numbers.host_needed_bytes = 18 * gib;
+    verdict = verdict_of(&numbers);
+    assert_string_equal(verdict.lines[2],
+                        "1 request was refused; at least 18 GiB of pinned host memory "
+                        "would be needed ([memory] host_limit)");
+}
+
+/* A program that ends in its first iteration has repeated nothing but loops of its searches. */
+static void a_short_loop_is_no_iteration(void **state)
+{
+    (void)state;
+    mdnn_memory_statistics_t numbers = under_budget();
+    numbers.need_bytes = numbers.peak_live_bytes / 4 - 1;
+    numbers.round_ms = 0.05;
+    const mdnn_verdict_lines_t verdict = verdict_of(&numbers);
+    assert_int_equal(verdict.count, 1);
+    assert_non_null(strstr(verdict.lines[0], "; no iteration was found that repeats"));
+}
+
+/* Real seconds of the host say nothing beside simulated ones of the device. */
+static void a_simulated_device_has_its_own_clock(void **state)
+{
+    (void)state;
+    mdnn_memory_statistics_t numbers = under_budget();
+    numbers.round_copies_ms = 0;
+    assert_true(mdnn_memory_without_moves_ms(&numbers) > 73.4);
+    strcpy(numbers.device_name, "h200 (simulated)");
+    assert_float_equal(mdnn_memory_without_moves_ms(&numbers), 73.4, 1e-9);
+    assert_float_equal(mdnn_memory_forecast_ms(&numbers, 1), 84 + 5, 1e-9);
 }
 
 static void convolutions_are_summed_up(void **state)
@@ -190,6 +224,8 @@ int main(void)
         cmocka_unit_test(more_memory_costs_no_more),
         cmocka_unit_test(what_is_not_known_is_not_said),
         cmocka_unit_test(trouble_has_a_line),
+        cmocka_unit_test(a_short_loop_is_no_iteration),
+        cmocka_unit_test(a_simulated_device_has_its_own_clock),
         cmocka_unit_test(convolutions_are_summed_up),
         cmocka_unit_test(lines_beyond_the_fourth_are_dropped),
     };
