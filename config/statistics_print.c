@@ -207,7 +207,7 @@ static void print_text_row(const mdnn_statistics_row_t *row, FILE *out)
     mdnn_print_plain(row->problem, out);
     fputs(": ", out);
     if (!(row->configuration_ms >= 0)) {
-        fputs("no configuration fits, runs as the caller asked\n", out);
+        fputs("no configuration fits, so it runs as the program asks\n", out);
         return;
     }
     mdnn_print_plain(row->configuration, out);
@@ -217,17 +217,34 @@ static void print_text_row(const mdnn_statistics_row_t *row, FILE *out)
     fputc('\n', out);
 }
 
+/* Nothing is gained by the library's choice. */
+static bool is_as_undivided(const mdnn_statistics_row_t *row)
+{
+    return row->configuration_ms >= 0 && row->undivided_ms >= 0 &&
+           row->configuration_ms >= row->undivided_ms;
+}
+
+/* Those by which something is gained, or which nothing fits; the others are told in JSON. */
 static void print_text_rows(const record_t *record, FILE *out)
 {
+    uint32_t left_out = 0;
     if (record->rows > 0)
         fprintf(out, "convolutions: %" PRIu32 "\n", record->rows);
     for (uint32_t i = 0; i < record->rows; i++) {
         mdnn_statistics_row_t row;
-        if (get_row(record, i, &row) == MDNN_STATUS_OK)
-            print_text_row(&row, out);
-        else
+        if (get_row(record, i, &row) != MDNN_STATUS_OK)
             fputs("  (was being written when the process ended)\n", out);
+        else if (is_as_undivided(&row))
+            left_out++;
+        else
+            print_text_row(&row, out);
     }
+    if (left_out == 1)
+        fputs("  1 gains nothing, and runs undivided; --stats json lists it, too\n", out);
+    else if (left_out > 0)
+        fprintf(out,
+                "  %" PRIu32 " gain nothing, and run undivided; --stats json lists them, too\n",
+                left_out);
     if (record->rows_dropped > 0)
         fprintf(out, "  %" PRIu32 " more were not recorded\n", record->rows_dropped);
 }

@@ -177,10 +177,10 @@ static cudnnStatus_t run_parts(mdnn_conv_plan_t *plan, const mdnn_ready_t *ready
             continue;
         if (!MDNN_FAULT(FAILURE_REPEATED))
             mdnn_conv_plan_give_up(plan);
-        MDNN_LOG_ONCE(
-            MDNN_LOG_WARN, "execute",
-            "part %zu of %zu failed with cuDNN status %d; such convolutions pass from now on",
-            i + 1, count, (int)status);
+        MDNN_LOG_ONCE(MDNN_LOG_WARN, "execute",
+                      "part %zu of %zu of a convolution failed with cuDNN status %d; such "
+                      "convolutions run as the program asks from now on",
+                      i + 1, count, (int)status);
         const bool nothing_ran = i == 0 && !MDNN_FAULT(FIRST_FAILURE_REPORTED);
         return nothing_ran || may_be_redone(problem, &part) ? pass(call)
                : MDNN_FAULT(LATER_FAILURE_HIDDEN)           ? CUDNN_STATUS_SUCCESS
