@@ -216,7 +216,32 @@ advice_is_drawn() {
         2> "$work/err" && grep -q "can be .svg, .png or .pdf, not '.xyz'" "$work/err" && [ ! -e "$work/advice.xyz" ]
 }
 
-plan 16
+# The output is a FIFO, a link to one, a link to a file, or a link to nothing yet: none of them becomes a file.
+in_place() { # what makes the output...: a command
+    "$tool" "$@" > "$work/out" 2> "$work/err" || { cat "$work/out" "$work/err"; return 1; }
+}
+devices_and_links_stay() {
+    mkdir "$work/places" && mkfifo "$work/places/pipe" && ln -s pipe "$work/places/to-pipe" && echo old > "$work/places/file" &&
+        ln -s file "$work/places/to-file" && ln -s new "$work/places/to-new" && ln -s plot "$work/places/plot.svg" &&
+        mkdir "$work/places/figures" && ln -s ../milliseconds "$work/places/figures/milliseconds.svg" || return 1
+    for output in pipe to-pipe; do
+        cat "$work/places/pipe" > "$work/$output.html" &
+        in_place report "$work/first.json" -o "$work/places/$output" && [ -p "$work/places/pipe" ] &&
+            [ -h "$work/places/to-pipe" ] || { echo "no FIFO: $output"; kill $!; return 1; }
+        wait $! && [ "$(tail -n 1 "$work/$output.html")" = '</html>' ] || return 1
+    done
+    in_place report "$work/first.json" -o "$work/places/to-file" && in_place report "$work/first.json" -o "$work/places/to-new" \
+        --figures "$work/places/figures" && in_place advise "$work/first.record" --gpu none --plot "$work/places/plot.svg" ||
+        return 1
+    for link in to-pipe to-file to-new plot.svg figures/milliseconds.svg; do
+        [ -h "$work/places/$link" ] || { echo "$link is no link any more"; return 1; }
+    done
+    cmp "$work/to-pipe.html" "$work/places/file" && cmp "$work/to-pipe.html" "$work/places/new" &&
+        grep -q '</svg>' "$work/places/plot" && grep -q '</svg>' "$work/places/milliseconds" &&
+        [ -z "$(find "$work/places" -name '*.tmp.*')" ]
+}
+
+plan 17
 check 'a page is made of statistics, traces and records' a_page_is_made
 check 'its numbers are those of the JSON' its_numbers_are_those_of_the_json
 check 'convolutions are shown before and after' convolutions_are_shown_before_and_after
@@ -238,5 +263,6 @@ check 'mistakes are named' mistakes_are_named
 check 'without matplotlib it says what to install' without_matplotlib_it_says_what_to_install
 check 'a trace without its end is shown' a_trace_without_its_end_is_shown
 check 'advice is drawn' advice_is_drawn
+check 'devices and links stay what they are' devices_and_links_stay
 check 'the help names every option' sh -c "'$tool' report --help | grep -q -- --figures"
 finish

@@ -8,6 +8,7 @@
 import argparse
 import json
 import os
+import stat
 import sys
 
 import data
@@ -25,16 +26,25 @@ def figures():
     return module
 
 
-def write(path, content):
-    """Beside the file first, so that nobody sees a half of it."""
-    beside = f"{path}.tmp.{os.getpid()}"
+def is_replaceable(path):
+    """Whether there is no such file, or a regular one (config/whole_file.h)."""
     try:
-        with open(beside, "wb") as file:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return True
+
+
+def write(path, content):
+    """Beside the file first, so that nobody sees a half of it. Devices, FIFOs and what links name are written in place."""
+    written = f"{path}.tmp.{os.getpid()}" if is_replaceable(path) else path
+    try:
+        with open(written, "wb") as file:
             file.write(content)
-        os.replace(beside, path)
+        if written != path:
+            os.replace(written, path)
     except OSError as error:
-        if os.path.exists(beside):
-            os.unlink(beside)
+        if written != path and os.path.exists(written):
+            os.unlink(written)
         raise data.Trouble(f"{path}: {error.strerror}") from error
 
 
