@@ -431,6 +431,16 @@ versions_page_is_made_from_its_data() {
 man_pages_are_clean() {
     mandoc -Tlint -W warning docs/man/*.[157]
 }
+# groff's heading loops for ever where the name of the volume, that of a section 7 above all, does not fit into the line.
+man_pages_fit_narrow_terminals() {
+    for page in docs/man/*.[157]; do
+        for columns in 28 38; do # as man(1) asks for terminals of 30 and of 40
+            (ulimit -t 10 && groff -mandoc -Tutf8 -P-cbou "-rLL=${columns}n" "-rLT=${columns}n" "$page") > "$work/out" 2> "$work/err" &&
+                says "$work/out" ALSO ||
+                { echo "$page, $columns columns"; cat "$work/err"; return 1; }
+        done
+    done
+}
 # Names in the list and in the page, both ways: `.It Cm key` below `.Ss [section]`.
 man_page_has_every_option() {
     sed -n 's/^OPTION_[A-Z]*(\([a-z_]*\), *\([a-z_]*\),.*/\1.\2/p' config/options.def | sort > "$work/list"
@@ -452,7 +462,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 52
+plan 53
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'every command has help, with its defaults' every_command_has_help_with_its_defaults
@@ -519,6 +529,11 @@ if command -v mandoc > /dev/null; then
     check 'the man pages are clean' man_pages_are_clean
 else
     skip 'the man pages are clean' 'no mandoc here'
+fi
+if command -v groff > /dev/null; then
+    check 'the man pages fit narrow terminals' man_pages_fit_narrow_terminals
+else
+    skip 'the man pages fit narrow terminals' 'no groff here'
 fi
 check 'microdnn.ini(5) lists exactly the options' man_page_has_every_option
 check 'microdnn(1) lists every option of run, cache, tune and report' man_page_has_every_option_of run cache tune report
