@@ -130,6 +130,9 @@ typedef struct tool_binary {
  * can, or the option names none. Sets *path to the file's name. */
 const char *tool_file_trouble(const char *pattern, char *path, size_t bytes);
 
+/* Why a file cannot be read, in words: that it is a directory, for example, or else what `status` means. */
+const char *tool_why_unreadable(const char *path, mdnn_status_t status);
+
 /* false with errno set if the file cannot be read. */
 bool tool_inspect(const char *path, tool_binary_t *binary);
 

@@ -179,32 +179,46 @@ static bool take_request(int argc, char **argv, request_t *request)
 
 /* ---- the record ---- */
 
-static bool read_record(const char *path, mdnn_run_record_t *record)
+/* The text need not end with a NUL. */
+static void complain_of_format(const char *path, const char *text, size_t bytes, size_t line)
 {
     static const char head[] = "microdnn-record ";
+    char version[8] = "";
+    if (bytes < sizeof head || memcmp(text, head, sizeof head - 1) != 0) {
+        tool_complain("%s: this is not a record; `microdnn run --memory SIZE --record FILE -- "
+                      "program` writes one",
+                      path);
+        return;
+    }
+    for (size_t i = 0; i < sizeof version - 1 && sizeof head - 1 + i < bytes; i++)
+        version[i] = text[sizeof head - 1 + i];
+    version[strspn(version, "0123456789")] = '\0';
+    if (*version != '\0' && strcmp(version, MDNN_RECORD_VERSION) != 0)
+        tool_complain("%s: version %s of a record; this microdnn reads version %s", path, version,
+                      MDNN_RECORD_VERSION);
+    else
+        tool_complain("%s:%zu: the record is damaged", path, line);
+}
+
+static bool read_record(const char *path, mdnn_run_record_t *record)
+{
     struct stat information;
     size_t line = 0;
     FILE *const in = fopen(path, "re");
-    if (!in || fstat(fileno(in), &information) != 0) {
-        tool_complain("%s: %s", path, strerror(errno));
+    if (!in || fstat(fileno(in), &information) != 0 || !S_ISREG(information.st_mode)) {
+        tool_complain("%s: %s", path, tool_why_unreadable(path, MDNN_STATUS_IO));
         if (in)
             fclose(in);
         return false;
     }
-    const bool right_size = S_ISREG(information.st_mode) && information.st_size <= RECORD_BYTES_MAX;
-    const size_t room = right_size ? (size_t)information.st_size : 0;
+    const size_t room = information.st_size <= RECORD_BYTES_MAX ? (size_t)information.st_size : 0;
     char *const text = malloc(room + 1);
     const size_t bytes = text ? fread(text, 1, room, in) : 0;
     fclose(in);
     mdnn_status_t status =
         text ? mdnn_run_record_read(text, bytes, record, &line) : MDNN_STATUS_OUT_OF_MEMORY;
-    if (status == MDNN_STATUS_BAD_FORMAT &&
-        (bytes < sizeof head || memcmp(text, head, sizeof head - 1) != 0))
-        tool_complain("%s: this is not a record; `microdnn run --memory SIZE --record FILE -- "
-                      "program` writes one",
-                      path);
-    else if (status == MDNN_STATUS_BAD_FORMAT)
-        tool_complain("%s:%zu: the record is damaged, or of another version", path, line);
+    if (status == MDNN_STATUS_BAD_FORMAT)
+        complain_of_format(path, text, bytes, line);
     else if (status != MDNN_STATUS_OK)
         tool_complain("%s: %s", path, mdnn_status_string(status));
     free(text);

@@ -237,6 +237,18 @@ char *tool_preload_with(const char *library, const char *existing, char *replace
     return result;
 }
 
+const char *tool_why_unreadable(const char *path, mdnn_status_t status)
+{
+    struct stat information;
+    if (stat(path, &information) != 0)
+        return strerrordesc_np(errno);
+    if (S_ISDIR(information.st_mode))
+        return "it is a directory";
+    if (!S_ISREG(information.st_mode))
+        return "it is not a regular file";
+    return access(path, R_OK) != 0 ? strerrordesc_np(errno) : mdnn_status_string(status);
+}
+
 const char *tool_file_trouble(const char *pattern, char *path, size_t bytes)
 {
     char folder[PATH_MAX];

@@ -61,7 +61,7 @@ typedef struct tool_trace_execution {
 
 /* What statistics say of a run. */
 typedef struct tool_trace {
-    char *text;
+    char *record;
     const char *program;
     tool_trace_problem_t *problems;
     size_t problem_count;

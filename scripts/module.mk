@@ -32,7 +32,7 @@ docs: $(B)/microdnn
 
 # As the other fuzzers (config/module.mk).
 .PHONY: fuzz-plan_run
-$(B)/fuzz/fuzz_plan_run: scripts/microdnn_plan_run.c scripts/microdnn_plan_trace.c optimizer/network.c optimizer/problem.c
+$(B)/fuzz/fuzz_plan_run: scripts/microdnn_plan_run.c scripts/microdnn_plan_trace.c scripts/microdnn_statistics.c optimizer/network.c optimizer/problem.c
 fuzz-plan_run: fuzz-%: $(B)/fuzz/fuzz_%
 	@mkdir -p $(B)/fuzz/$*
 	$(B)/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -artifact_prefix=$(B)/fuzz/ -print_final_stats=1 \

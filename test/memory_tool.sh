@@ -61,6 +61,19 @@ assert 0 < m["peak_resident_bytes"] <= m["budget_bytes"], m
 assert min(m["out_bytes"], m["in_bytes"], m["operations"], m["host_bytes"]) > 0, m
 assert m["refused"] == 0 and m["smallest_budget_bytes"] <= m["budget_bytes"], m'
 }
+# What a killed program leaves is shown as text at once, or from the JSON that was made of it.
+json_says_what_the_live_file_says() {
+    MICRODNN_SIM_MODE=timing LD_LIBRARY_PATH=$build/sim "$tool" run --memory 10m --stats json --stats-file "$work/killed.stats" \
+        -- $program --iterations 1000000 > "$work/out" 2> "$work/err" &
+    for _ in $(seq 300); do
+        "$tool" stats "$work/killed.stats.live" 2> "$work/err" | grep -q '^  it took ' && break
+        sleep 0.1
+    done
+    { kill -9 $! && wait $!; } 2> "$work/err"
+    "$tool" stats "$work/killed.stats.live" > "$work/live.text" && "$tool" stats --json "$work/killed.stats.live" > "$work/killed.json" &&
+        "$tool" stats "$work/killed.json" > "$work/json.text" && grep -q '^  it took ' "$work/live.text" &&
+        diff "$work/live.text" "$work/json.text"
+}
 the_trace_tells_it_too() {
     python '
 events = read("trace.json")
@@ -251,6 +264,7 @@ plan 19
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'a budget can be a share of the memory of the device' a_budget_can_be_a_share_of_the_device
 check 'statistics tell what was held and moved' statistics_tell_what_moved
+check 'statistics as JSON are shown as those of a live file' json_says_what_the_live_file_says
 check 'the trace tells it too' the_trace_tells_it_too
 if command -v jq >/dev/null; then
     check 'traces of several ranks and tools can be shown together' traces_can_be_shown_together

@@ -347,7 +347,8 @@ output_error_is_an_error() {
 }
 stats_need_a_statistics_file() {
     exits 1 "$microdnn" stats /etc/passwd && says "$work/err" '/etc/passwd: not a statistics file' &&
-        exits 1 "$microdnn" stats /nonexistent && says "$work/err" 'not found'
+        exits 1 "$microdnn" stats /nonexistent && says "$work/err" '/nonexistent: No such file' &&
+        exits 1 "$microdnn" stats "$work" && says "$work/err" 'it is a directory'
 }
 statistics() { # file, version of the format
     printf '{"microdnn_statistics": %s,\n "version": "9", "program": "p \\"q", "host": "h", "process": 7, "started": "now",
@@ -360,11 +361,12 @@ statistics() { # file, version of the format
 stats_of_json_are_text() {
     version=$(sed -n 's/.*MDNN_STATISTICS_JSON_VERSION = \([0-9]*\).*/\1/p' config/statistics_file.h)
     statistics "$work/1.json" "$version" && statistics "$work/2.json" "$version" && statistics "$work/3.json" 99
-    exits 0 "$microdnn" stats "$work/1.json" && says "$work/out" 'microdnn statistics: p \"q, process 7 on h, started now' &&
+    exits 0 "$microdnn" stats "$work/1.json" && says "$work/out" 'microdnn statistics: p "q, process 7 on h, started unknown' &&
         says "$work/out" '12  cudnnConvolutionForward calls' && says "$work/out" '3  something_new' &&
-        says "$work/out" 'virtual memory of device 1:' && grep -q '^  budget_bytes  *12.0 GiB$' "$work/out" &&
-        grep -q '^  operations  *371$' "$work/out" && says "$work/out" 'forward 1x2: 1 @ 0, 0.5 ms; undivided 1.5 ms' &&
-        grep -qx '  forward 3x4: runs as the caller asked' "$work/out" && ! grep -q parts "$work/out" || { cat "$work/out"; return 1; }
+        grep -qx 'virtual memory of device 1: budget 12.0 GiB' "$work/out" && grep -q '^  operations  *371$' "$work/out" &&
+        says "$work/out" 'forward 1x2: 1 @ 0, workspace 0 bytes, 0.500 ms (undivided 1.500 ms, 3.00x)' &&
+        grep -qx '  forward 3x4: no configuration fits, runs as the caller asked' "$work/out" &&
+        ! grep -q '_bytes\|_ms\|parts' "$work/out" || { cat "$work/out"; return 1; }
     exits 0 "$microdnn" stats --json "$work/1.json" && cmp "$work/1.json" "$work/out" &&
         exits 0 "$microdnn" stats --json "$work/1.json" "$work/2.json" &&
         same 2 "$(python3 -I -S -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" || return 1
@@ -375,6 +377,71 @@ stats_of_json_are_text() {
     exits 1 "$microdnn" stats --json "$work/1.json" "$work/3.json" "$work/2.json" &&
         same 2 "$(python3 -I -S -c 'import json, sys; print(len(json.load(open(sys.argv[1]))))' "$work/out")" &&
         head -c 200 "$work/1.json" > "$work/cut.json" && exits 1 "$microdnn" stats "$work/cut.json" && says "$work/err" 'damaged: not JSON'
+}
+# An unknown or a later version is named, wherever it stands, by every command that reads such a file.
+every_tool_names_the_version() {
+    statistics "$work/later.json" 99 && printf 'microdnn-record 7\nprogram x\n' > "$work/later.record" &&
+        printf 'MDNNSTAT\5\0\0\0%0400d' 0 > "$work/later.live" || return 1
+    for command in stats 'stats --json'; do
+        # shellcheck disable=SC2086  # words of a command
+        for file in later.json:99:statistics later.live:5:'a live file'; do
+            version=${file#*:}
+            exits 1 "$microdnn" $command "$work/${file%%:*}" && [ "$(wc -l < "$work/err")" = 1 ] &&
+                says "$work/err" "${file%%:*}: version ${version%:*} of ${version#*:}; this microdnn reads version" ||
+                { echo "$command $file"; return 1; }
+        done
+    done
+    exits 1 "$microdnn" advise "$work/later.record" && says "$work/err" 'version 7 of a record; this microdnn reads version 1'
+}
+# Each is one line: the file, that it is damaged, and what in it.
+damaged_statistics_are_named() {
+    statistics "$work/1.json" "$(sed -n 's/.*MDNN_STATISTICS_JSON_VERSION = \([0-9]*\).*/\1/p' config/statistics_file.h)"
+    while IFS='|' read -r key value what; do
+        python3 -I -S - "$work" "$key" "$value" << 'P' || return 1
+import json, sys
+stats = json.load(open(sys.argv[1] + "/1.json"))
+*place, key = sys.argv[2].split(".")
+at = stats
+for step in place:
+    at = at[int(step) if isinstance(at, list) else step]
+if sys.argv[3]:
+    at[int(key) if isinstance(at, list) else key] = "VALUE"
+else:
+    del at[key]
+with open(sys.argv[1] + "/odd.json", "w") as file:
+    file.write(json.dumps(stats).replace('"VALUE"', sys.argv[3]))
+P
+        for json in '' --json; do
+            # shellcheck disable=SC2086  # nothing, or an option
+            exits 1 "$microdnn" stats $json "$work/odd.json" && [ ! -s "$work/out" ] && [ "$(wc -l < "$work/err")" = 1 ] &&
+                says "$work/err" "odd.json: these statistics are damaged: $what" || { echo "$key $value"; return 1; }
+        done
+    done << 'END'
+program||program is missing
+host|7|host is not a text
+process|"7"|process is not a number
+process|-1|process is not a whole number
+counters|[]|counters is not an object
+counters.parts|"x"|parts is not a whole number
+memory|{}|memory is not a list
+memory.0|[]|memory has something else in it
+memory.0.device|900|device is not a whole number, or too large
+memory.0.budget_bytes|"x"|budget_bytes is not a number
+memory.0.budget_bytes|1e3|budget_bytes is not a whole number
+memory.0.budget_bytes|18446744073709551616|budget_bytes is not a whole number
+memory.0.round_ms|[1]|round_ms is not a number
+memory.0.round_ms|-3|round_ms is not a time
+memory.0.policy|3|policy is not a text
+memory.0.forecast|[3]|forecast has something else in it
+convolutions|null|convolutions is not a list
+convolutions.1|3|convolutions has something else in it
+convolutions.1.problem||problem is missing
+convolutions.0.undivided_ms|true|undivided_ms is not a time
+verdict|[3]|verdict has something else in it
+executions|[[0, 0]]|executions has something else in it
+executions|[[2, 0, 0, 0, 0]]|executions has something else in it
+finished|3|finished is not true or false
+END
 }
 doctor_speaks_json() {
     "$microdnn" doctor --json -- sh > "$work/doctor.json"
@@ -462,7 +529,7 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 53
+plan 55
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'every command has help, with its defaults' every_command_has_help_with_its_defaults
@@ -504,6 +571,8 @@ check 'config: prints an INI file with origins that reads back the same' config_
 check 'config: exits 1 when there are mistakes' config_fails_on_mistakes
 check 'a full disk is an error' output_error_is_an_error
 check 'stats: other files are refused' stats_need_a_statistics_file
+check 'every tool names the version that it does not read' every_tool_names_the_version
+check 'stats: damaged statistics are named' damaged_statistics_are_named
 check 'stats: JSON becomes text, several files are one document, other versions are refused' stats_of_json_are_text
 check 'doctor: --json is JSON' doctor_speaks_json
 check 'doctor: a library of another version is a warning' doctor_sees_versions

@@ -325,15 +325,16 @@ bad_runs_are_named() {
     statistics_of short --net alexnet --batch 32 --iterations 1 || return 1
     head -c 5000 legacy.json >cut.json
     printf '{"microdnn_statistics": 3, "executions": [[0,0,0,0,0]]' >open.json
-    change old.json 'del run["executions"]' && change nothing.json 'run["executions"] = []' &&
+    change later.json 'run["microdnn_statistics"] = 99' && change old.json 'del run["executions"]' && change nothing.json 'run["executions"] = []' &&
         change beyond.json 'run["executions"][7][0] = 23' && change odd.json 'run["executions"][7][2] = -1' &&
         change fewer.json 'run["executions"][7].pop()' && change text.json 'run["executions"][7] = "text"' &&
         change streams.odd 'run["executions"][7][1] = 2000000000' &&
         change nokey.json 'run["convolutions"][3]["key"] = ""' &&
         change other.json 'run["convolutions"][3]["key"] = run["convolutions"][3]["key"].replace("p100", "v100")' ||
         return 1
-    refused_run 'no such file' missing.json && refused_run 'not statistics' text.stats &&
-        refused_run 'not statistics' legacy.run.db && refused_run 'damaged' cut.json &&
+    refused_run 'missing.json: No such file' missing.json && refused_run 'nor statistics as JSON' text.stats &&
+        refused_run 'nor statistics as JSON' legacy.run.db && refused_run 'version 99 of statistics; this microdnn' later.json &&
+        refused_run 'damaged' cut.json &&
         refused_run 'damaged' open.json && refused_run 'no sequence' old.json &&
         refused_run 'no convolution ran' nothing.json && refused_run 'damaged' beyond.json &&
         refused_run 'damaged' odd.json && refused_run 'damaged' fewer.json && refused_run 'damaged' text.json &&

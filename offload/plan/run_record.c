@@ -31,7 +31,7 @@ static mdnn_status_t add_head(mdnn_text_t *text, const mdnn_run_record_t *record
     const mdnn_link_t *const link = &record->link;
     char device[32];
     snprintf(device, sizeof device, "device %d ", record->device);
-    MDNN_TRY(add_name(text, "microdnn-record 1\nprogram ", record->program));
+    MDNN_TRY(add_name(text, "microdnn-record " MDNN_RECORD_VERSION "\nprogram ", record->program));
     MDNN_TRY(add_name(text, device, record->device_name));
     MDNN_TRY(mdnn_text_add(text, "simulated %s\ntotal %" PRIu64 "\nbudget %" PRIu64 "\n",
                            record->simulated ? "yes" : "no", record->total_bytes,

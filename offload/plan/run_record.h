@@ -19,6 +19,7 @@
 
 #include "offload/plan/replay.h"
 
+#define MDNN_RECORD_VERSION "1"
 enum { MDNN_RECORD_NAME_BYTES = 96 };
 
 typedef struct mdnn_run_record {

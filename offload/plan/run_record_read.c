@@ -106,7 +106,7 @@ static bool take_link(lines_t *lines, mdnn_link_t *link)
 static bool take_head(lines_t *lines, mdnn_run_record_t *record)
 {
     char value[LINE_BYTES];
-    return take_value(lines, "microdnn-record", value) && strcmp(value, "1") == 0 &&
+    return take_value(lines, "microdnn-record", value) && strcmp(value, MDNN_RECORD_VERSION) == 0 &&
            take_value(lines, "program", value) && take_name(value, record->program) &&
            take_device(lines, record) && take_simulated(lines, &record->simulated) &&
            take_bytes(lines, "total", &record->total_bytes) &&

@@ -22,6 +22,12 @@ void tool_complain(const char *format, ...)
     (void)format;
 }
 
+const char *tool_why_unreadable(const char *path, mdnn_status_t status)
+{
+    (void)path;
+    return mdnn_status_string(status);
+}
+
 bool tool_kernels_add(tool_kernels_t *kernels, const tool_kernel_t *kernel)
 {
     const size_t length = strlen(kernel->name);
@@ -51,7 +57,10 @@ static void make_keys(void)
 
 static void write_executions(const uint8_t *data, size_t bytes, FILE *out)
 {
-    fputs("{\"microdnn_statistics\": 3, \"program\": \"p\", \"convolutions\": [", out);
+    fputs("{\"microdnn_statistics\": 3, \"version\": \"1\", \"program\": \"p\", \"host\": \"h\", "
+          "\"process\": 1, "
+          "\"started\": \"\", \"counters\": {}, \"convolutions\": [",
+          out);
     for (int i = 0; i < PROBLEMS; i++)
         fprintf(out, "%s{\"problem\": \"x\", \"device\": %d, \"key\": \"%s\"}", i > 0 ? ", " : "",
                 i == PROBLEMS - 1 && bytes % 2, keys[i]);
