@@ -197,6 +197,63 @@ mistakes_are_named() {
         fails "$work/rubbish: this is not a record" "$work/first.json" --record "$work/rubbish" &&
         wrong 'report: which statistics?' && wrong 'report: -o FILE says' "$work/first.json"
 }
+# Each value of the statistics in turn is missing or of another type, and so is each kind of value in a trace: there is a
+# page or one line, and no trace of Python.
+wrong_values_make_a_page_or_a_line() {
+    MICRODNN_TOOL=$tool PYTHONPATH=scripts/report python3 -B - "$work" << 'P'
+import copy, json, sys
+import data, figures, page
+base = sys.argv[1]
+whole = json.load(open(base + "/first.json"))
+whole["convolutions"], whole["executions"] = whole["convolutions"][:1], []
+events = json.load(open(base + "/first.trace"))
+events = events["traceEvents"] if isinstance(events, dict) else events
+kinds = list({(event.get("ph"), event.get("name")): event for event in events if event.get("ph") not in ("i", "X")}.values())
+kinds += [next(event for event in events if event.get("ph") == kind) for kind in ("i", "X") if kind in {e.get("ph") for e in events}]
+pages = lines = 0
+
+def places(value, path=()):
+    yield from [path] if path else []
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], path + (key,))
+
+def mutants(value):
+    for path in list(places(value)):
+        for wrong in "missing", "x", [7], None, 1e17:
+            changed = copy.deepcopy(value)
+            at = changed
+            for step in path[:-1]:
+                at = at[step]
+            if wrong == "missing":
+                del at[path[-1]]
+            else:
+                at[path[-1]] = wrong
+            yield changed
+
+def show(statistics, traces):
+    global pages, lines
+    try:
+        ranks = data.read_all(statistics, traces, [])
+        figures.all_of(ranks)
+        page.make(ranks, {})
+        pages += 1
+    except data.Trouble as trouble:
+        assert "\n" not in str(trouble), trouble
+        lines += 1
+
+for changed in mutants(whole):
+    json.dump(changed, open(base + "/changed.json", "w"))
+    show([base + "/changed.json"], [])
+for changed in mutants(kinds):
+    json.dump(changed, open(base + "/changed.trace", "w"))
+    show([base + "/first.json"], [base + "/changed.trace"])
+assert pages > 50 and lines > 200, (pages, lines)
+P
+    head -c 3000 "$work/first.json" > "$work/cut.json" && fails "$work/cut.json: these statistics are damaged: not JSON" "$work/cut.json" &&
+        sed 's/"budget_bytes": [0-9]*/"budget_bytes": "x"/' "$work/first.json" > "$work/odd.json" &&
+        fails "$work/odd.json: these statistics are damaged: budget_bytes is not a number" "$work/odd.json"
+}
 without_matplotlib_it_says_what_to_install() {
     mkdir "$work/without" && echo 'raise ImportError' > "$work/without/matplotlib.py"
     PYTHONPATH=$work/without fails 'this needs the Python package matplotlib: python3 -m pip install' "$work/first.json"
@@ -241,7 +298,7 @@ devices_and_links_stay() {
         [ -z "$(find "$work/places" -name '*.tmp.*')" ]
 }
 
-plan 17
+plan 18
 check 'a page is made of statistics, traces and records' a_page_is_made
 check 'its numbers are those of the JSON' its_numbers_are_those_of_the_json
 check 'convolutions are shown before and after' convolutions_are_shown_before_and_after
@@ -260,6 +317,7 @@ else
     skip 'a browser asks for nothing else' 'there is no chromium here (apt install chromium)'
 fi
 check 'mistakes are named' mistakes_are_named
+check 'wrong values make a page or a line' wrong_values_make_a_page_or_a_line
 check 'without matplotlib it says what to install' without_matplotlib_it_says_what_to_install
 check 'a trace without its end is shown' a_trace_without_its_end_is_shown
 check 'advice is drawn' advice_is_drawn

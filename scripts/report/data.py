@@ -30,6 +30,17 @@ class Trace:
         return max(ends, default=0)
 
 
+class Known(dict):
+    """An object of the statistics: what an older library did not write is `missing`."""
+
+    def __init__(self, found, missing):
+        super().__init__(found)
+        self._missing = missing
+
+    def __missing__(self, key):
+        return self._missing
+
+
 class Rank:
     """A device of a process: its statistics, and what else is known of it."""
 
@@ -40,22 +51,41 @@ class Rank:
 
     @property
     def device(self):
-        return self.memory["device"] if self.memory else 0
+        return self.memory["device"] if self.memory else None
 
 
 def _tool_json(*arguments):
     """What the tool prints for these arguments."""
     tool = os.environ.get("MICRODNN_TOOL", "microdnn")
-    done = subprocess.run([tool, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run([tool, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                          errors="replace", check=False)
     if done.returncode != 0:
         raise Trouble(re.sub("^microdnn: ", "", done.stderr.strip()) or f"{tool} {arguments[0]} failed")
-    return json.loads(done.stdout)
+    return _json(done.stdout)
+
+
+def _no_number(text):
+    raise ValueError(f"JSON has no {text}")
+
+
+def _json(text):
+    """ValueError for what is no JSON, or too deep to be of ours."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("too deep") from None
 
 
 def read_statistics(path):
-    stats = _tool_json("stats", "--json", path)
-    devices = stats.get("memory") or [None]
-    return [Rank(path, stats, memory) for memory in devices]
+    """The tool checks what it prints: each value that we know has its type, and what is missing may be so."""
+    try:
+        stats = _tool_json("stats", "--json", path)
+    except ValueError:
+        raise Trouble(f"{path}: these statistics are damaged: not JSON") from None
+    stats = Known(stats, None)
+    stats["memory"] = [Known(memory, 0) for memory in stats["memory"] or ()]
+    stats["convolutions"] = [Known(row, None) for row in stats["convolutions"]]
+    return [Rank(path, stats, memory) for memory in stats["memory"] or [None]]
 
 
 def read_record(path):
@@ -69,6 +99,20 @@ def read_plan(path, costs):
 
 # ---- traces ----
 
+def _is_number(value):
+    return isinstance(value, (int, float)) and -1e18 < value < 1e18
+
+
+def _is_event(event):
+    """Whether each value that is read has its type."""
+    if not isinstance(event, dict) or not isinstance(event.get("args", {}), dict):
+        return False
+    more = event.get("args", {})
+    return (all(_is_number(found[key]) for found, key in ((event, "ts"), (event, "dur"), (more, "bytes")) if key in found)
+            and all(isinstance(event.get(key, ""), (int, str)) for key in ("pid", "id"))
+            and all(isinstance(found.get(key, ""), str) for found, key in ((event, "ph"), (event, "name"), (more, "for"))))
+
+
 def _events(path):
     """A trace lacks its end if its process was killed."""
     try:
@@ -78,11 +122,11 @@ def _events(path):
         raise Trouble(f"{path}: {getattr(error, 'strerror', None) or 'this is not a trace'}") from error
     for ending in "", "]":
         try:
-            found = json.loads(text.rstrip().rstrip(",") + ending)
+            found = _json(text.rstrip().rstrip(",") + ending)
         except ValueError:
             continue
         found = found.get("traceEvents") if isinstance(found, dict) else found
-        if isinstance(found, list) and all(isinstance(event, dict) for event in found):
+        if isinstance(found, list) and all(_is_event(event) for event in found):
             return found
     raise Trouble(f"{path}: this is not a trace of microdnn")
 
