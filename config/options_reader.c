@@ -62,6 +62,18 @@ void mdnn_reader_kept(const mdnn_options_reader_t *reader, mdnn_option_id_t id, 
              reader->options->origin[id]);
 }
 
+/* Instead of a value that is refused. A budget that cannot be read is no reason to run without one. */
+static void say_what_counts(const mdnn_options_reader_t *reader, mdnn_option_id_t id, char *buffer,
+                            size_t bytes)
+{
+    const int used = snprintf(buffer, bytes, "kept ");
+    if (id == MDNN_OPTION_memory_budget)
+        snprintf(buffer, bytes,
+                 "if nothing else sets it, memory is refused, unless memory.strict = no");
+    else
+        mdnn_reader_kept(reader, id, buffer + used, bytes - (size_t)used);
+}
+
 mdnn_status_t mdnn_reader_apply(mdnn_options_reader_t *reader, mdnn_option_id_t id,
                                 const char *text)
 {
@@ -78,11 +90,10 @@ mdnn_status_t mdnn_reader_apply(mdnn_options_reader_t *reader, mdnn_option_id_t 
     char accepted[MDNN_ACCEPTED_BYTES];
     mdnn_option_accepted(id, accepted, sizeof accepted);
     char kept[SHOWN_VALUE_BYTES + MDNN_ORIGIN_BYTES + 8];
-    mdnn_reader_kept(reader, id, kept, sizeof kept);
+    say_what_counts(reader, id, kept, sizeof kept);
     const bool out_of_range = status == MDNN_STATUS_OVERFLOW;
-    mdnn_reader_say(reader, "%s.%s = '%.*s%s' is %s%s; accepted: %s; kept %s", info->section,
-                    info->key, SHOWN_VALUE_BYTES, text,
-                    strlen(text) > SHOWN_VALUE_BYTES ? "..." : "",
+    mdnn_reader_say(reader, "%s.%s = '%.*s%s' is %s%s; accepted: %s; %s", info->section, info->key,
+                    SHOWN_VALUE_BYTES, text, strlen(text) > SHOWN_VALUE_BYTES ? "..." : "",
                     out_of_range ? "out of range" : "not ",
                     out_of_range ? "" : mdnn_option_kind(id), accepted, kept);
     return status;

@@ -179,19 +179,27 @@ bool tool_export_setting(const char *setting)
     return false;
 }
 
-/* The file's own mistakes are said here, but the program runs, as it would without this tool. */
+static void keep_line(void *context, const char *line)
+{
+    snprintf(context, MDNN_TROUBLE_BYTES, "%s", line);
+}
+
+/* Mistakes in the file are said by the library, once, however the file is named, and stop no program. That it cannot be
+ * read at all is a mistake in the command. */
 bool tool_export_config(const char *file)
 {
     static mdnn_options_t scratch;
-    unsigned messages = 0;
-    char absolute[PATH_MAX];
+    char absolute[PATH_MAX], why[MDNN_TROUBLE_BYTES] = "";
     if (realpath(file, absolute) == NULL) {
         tool_complain("--config: cannot read %s: %s", file, strerror(errno));
         return false;
     }
     mdnn_options_set_defaults(&scratch);
-    const mdnn_status_t status = mdnn_options_load_file(&scratch, absolute, tool_report, &messages);
-    return status == MDNN_STATUS_OK && export_variable("MICRODNN_CONFIG", absolute);
+    const mdnn_status_t status = mdnn_options_load_file(&scratch, absolute, keep_line, why);
+    if (status == MDNN_STATUS_OK || status == MDNN_STATUS_BAD_FORMAT)
+        return export_variable("MICRODNN_CONFIG", absolute);
+    tool_complain("%s", *why != '\0' ? why : mdnn_status_string(status));
+    return false;
 }
 
 /* `id` of run_options. */

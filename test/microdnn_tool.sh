@@ -114,10 +114,21 @@ config_file_is_passed_on() {
     same "$(realpath "$work/a.ini")" \
         "$(cd "$work" && "$microdnn" run --config a.ini sh -c 'echo "$MICRODNN_CONFIG"')"
 }
+# The library says them, once, by whichever way it gets the file; the tool refuses only what cannot be read.
 config_file_with_mistakes_runs() {
     printf '[general]\nlog = loud\n' > "$work/bad.ini"
-    exits 0 "$microdnn" run --config "$work/bad.ini" true &&
-        says "$work/err" "bad.ini:2: general.log = 'loud' is not one of its values"
+    printf '[general]\nlog = info\n\000\n' > "$work/binary.ini"
+    { echo '[general]'; head -c 100000 /dev/zero | tr '\0' x; echo; } > "$work/long.ini"
+    for name in bad binary long; do
+        exits 0 "$microdnn" run --config "$work/$name.ini" true && [ ! -s "$work/err" ] &&
+            MICRODNN_CONFIG=$work/$name.ini exits 0 "$microdnn" run true && [ ! -s "$work/err" ] || { cat "$work/err"; return 1; }
+        ! [ -e "$build/sim/libcuda.so.1" ] || for way in "run --config $work/$name.ini" "run --set general.log=warn"; do
+            # shellcheck disable=SC2086  # words of a command
+            LD_LIBRARY_PATH=$build/sim MICRODNN_CONFIG=$work/$name.ini exits 0 "$tool" $way "$build/train_cnn" --net lenet --batch 2 \
+                --iterations 1 && [ "$(grep -c "$name.ini:" "$work/err")" = 1 ] || { echo "$way"; cat "$work/err"; return 1; }
+        done
+    done
+    mkdir -p "$work/folder.ini" && refuses 'folder.ini: cannot be read: it is a directory' --config "$work/folder.ini" true
 }
 bad_options_are_refused() {
     refuses "--workspace-limit: '64q' is not a size; accepted: bytes" --workspace-limit 64q true &&

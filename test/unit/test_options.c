@@ -333,7 +333,7 @@ static void a_budget_may_be_a_share_and_other_sizes_may_not(void **state)
         "[memory]\nbudget = 101%\n",
         "f.ini:2: memory.budget = '101%' is out of range; accepted: bytes, or a number with "
         "k, m, g, t (powers of 1024) like 64MiB, a share of the device's memory like 80%, "
-        "or none; kept none (default)");
+        "or none; if nothing else sets it, memory is refused, unless memory.strict = no");
 }
 
 static void truth_values_have_four_words_each(void **state)
