@@ -197,6 +197,24 @@ mistakes_are_named() {
         fails "$work/rubbish: this is not a record" "$work/first.json" --record "$work/rubbish" &&
         wrong 'report: which statistics?' && wrong 'report: -o FILE says' "$work/first.json"
 }
+# A browser that prints takes long for each path with hatches, and a page grows with what it draws.
+long_traces_make_small_pages() {
+    PYTHONPATH=scripts/report python3 -B -c '
+import data, figures
+trace = data.Trace("long")
+for number in range(20000):
+    at = number / 10
+    trace.moves.append(data.Move(number % 2 == 0, at, at + 0.15, 1))
+    trace.waits.append(data.Wait(at, at + 0.01, "copy"))
+    trace.operations.append(data.Operation(at, at + 0.05, "f"))
+trace.resident = [(0, 1), (2000, 1)]
+memory = data.Known({"device": 0, "budget_bytes": 1}, 0)
+rank = data.Rank("long", {}, memory)
+rank.trace = trace
+svg = figures.seen_moves([rank]).svg()
+assert len(svg) < 300000 and svg.count("url(#") < 20, (len(svg), svg.count("url(#"))
+assert [list(span) for span in figures._merged([(5, 6), (0, 1), (1.05, 3), (0.5, 0.7)], 0.1)] == [[0, 3], [5, 6]]'
+}
 # Each value of the statistics in turn is missing or of another type, and so is each kind of value in a trace: there is a
 # page or one line, and no trace of Python.
 wrong_values_make_a_page_or_a_line() {
@@ -298,7 +316,7 @@ devices_and_links_stay() {
         [ -z "$(find "$work/places" -name '*.tmp.*')" ]
 }
 
-plan 18
+plan 19
 check 'a page is made of statistics, traces and records' a_page_is_made
 check 'its numbers are those of the JSON' its_numbers_are_those_of_the_json
 check 'convolutions are shown before and after' convolutions_are_shown_before_and_after
@@ -317,6 +335,7 @@ else
     skip 'a browser asks for nothing else' 'there is no chromium here (apt install chromium)'
 fi
 check 'mistakes are named' mistakes_are_named
+check 'long traces make small pages' long_traces_make_small_pages
 check 'wrong values make a page or a line' wrong_values_make_a_page_or_a_line
 check 'without matplotlib it says what to install' without_matplotlib_it_says_what_to_install
 check 'a trace without its end is shown' a_trace_without_its_end_is_shown

@@ -1,5 +1,6 @@
 """The figures of a report. Each can be told apart without colour: by hatches, dashes and words."""
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator
 
 from drawing import INK, Drawing
@@ -178,15 +179,35 @@ def _apart(times, least):
     return list({int(time / least): time for time in sorted(times, reverse=True)}.values())
 
 
+def _merged(spans, least):
+    """In their order, without gaps that are too narrow to be seen."""
+    merged = []
+    for begin, end in sorted(spans):
+        if merged and begin - merged[-1][1] < least:
+            merged[-1][1] = max(merged[-1][1], end)
+        else:
+            merged.append([begin, end])
+    return merged
+
+
+def _bars(axis, place, spans, kind):
+    """One path for all of them: a browser that prints makes a picture of each path with hatches."""
+    if spans:
+        colour, hatch = LOOKS[kind]
+        corners = [[(begin, place - 0.35), (end, place - 0.35), (end, place + 0.35), (begin, place + 0.35), (begin, place - 0.35)]
+                   for begin, end in spans]
+        codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(spans)
+        axis.add_patch(PathPatch(Path([corner for bar in corners for corner in bar], codes), facecolor=colour, hatch=hatch,
+                                 edgecolor=INK, linewidth=0.2 if len(spans) > 60 else 0.5, alpha=0.85))
+
+
 def _lanes(axis, spans, length, narrow):
     lanes = [lane for lane in LANES if spans[lane[0]]]
     for place, (kind, _) in enumerate(lanes):
-        colour, hatch = LOOKS[kind]
         marks = _apart([begin for begin, end in spans[kind] if end == begin], (length or 1) / POINTS)
-        bars = [(begin, end - begin) for begin, end in spans[kind] if end > begin]
-        axis.broken_barh(bars, (place - 0.35, 0.7), facecolor=colour, hatch=hatch, edgecolor=INK,
-                         linewidth=0.2 if len(bars) > 60 else 0.5, alpha=0.85)
-        axis.vlines(marks, place - 0.3, place + 0.3, color=colour, linewidth=0.5)
+        bars = _merged([(begin, end) for begin, end in spans[kind] if end > begin], (length or 1) / (2 * POINTS))
+        _bars(axis, place, bars, kind)
+        axis.vlines(marks, place - 0.3, place + 0.3, color=LOOKS[kind][0], linewidth=0.5)
     axis.set(yticks=range(len(lanes)), yticklabels=[label for _, label in lanes], xlim=(0, length or 1),
              ylim=(len(lanes) - 0.5, -0.5))
     axis.xaxis.set_major_locator(MaxNLocator(5 if narrow else 10))
