@@ -160,8 +160,10 @@ static bool is_one_of(const char *word, const char *const *words)
 
 static int unknown_command(const char *name)
 {
-    if (*name != '\0')
+    if (*name != '\0') {
         tool_complain("there is no command '%s'", name);
+        return wrong_usage();
+    }
     fputs(usage, stderr);
     return TOOL_USAGE;
 }
@@ -172,7 +174,7 @@ static int show_help(const char *name)
     const command_t *const command = name != NULL ? find_command(name) : NULL;
     if (command != NULL)
         return command->run(2, (char *[]){(char *)(uintptr_t)name, (char[]){"--help"}, NULL});
-    if (name != NULL)
+    if (name != NULL && strcmp(name, "help") != 0)
         return unknown_command(name);
     fputs(usage, stdout);
     return tool_finish_output(TOOL_OK);

@@ -21,8 +21,14 @@ void tool_list_option(const char *name, bool takes_value, const char *const *cho
 
 int tool_next_option(int argc, char **argv, const char *letters, const struct option *options)
 {
-    if (!tool_wants_list(argc, argv))
-        return getopt_long(argc, argv, letters, options, NULL);
+    if (!tool_wants_list(argc, argv)) {
+        char shown[64], *const name = argv[0];
+        snprintf(shown, sizeof shown, "microdnn %s", name);
+        argv[0] = shown; /* with which getopt's messages begin */
+        const int choice = getopt_long(argc, argv, letters, options, NULL);
+        argv[0] = name;
+        return choice;
+    }
     for (; options->name != NULL; options++)
         tool_list_option(options->name, options->has_arg == required_argument, NULL);
     exit(tool_finish_output(TOOL_OK));

@@ -196,7 +196,8 @@ int tool_doctor(int argc, char **argv)
         else if (choice == 'l')
             doctor.given_library = optarg;
         else {
-            fputs(usage, choice == 'h' ? stdout : stderr);
+            fputs(choice == 'h' ? usage : "Try `microdnn doctor --help`.\n",
+                  choice == 'h' ? stdout : stderr);
             return choice == 'h' ? TOOL_OK : TOOL_USAGE;
         }
     }

@@ -65,7 +65,8 @@ int tool_stats(int argc, char **argv)
     mdnn_statistics_format_t format = MDNN_STATISTICS_TEXT;
     for (int choice; (choice = tool_next_option(argc, argv, "h", long_options)) != -1;) {
         if (choice != 'j') {
-            fputs(usage, choice == 'h' ? stdout : stderr);
+            fputs(choice == 'h' ? usage : "Try `microdnn stats --help`.\n",
+                  choice == 'h' ? stdout : stderr);
             return choice == 'h' ? tool_finish_output(TOOL_OK) : TOOL_USAGE;
         }
         format = MDNN_STATISTICS_JSON;

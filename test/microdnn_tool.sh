@@ -67,6 +67,30 @@ every_command_has_help_with_its_defaults() {
     exits 0 "$microdnn" run --help && says "$work/out" '(powerOfTwo)' && says "$work/out" '(stderr)' &&
         exits 2 "$microdnn" help fly && says "$work/err" "no command 'fly'"
 }
+# One line says what is wrong, and another one where to read on.
+wrong_words_need_two_lines() {
+    while read -r line; do
+        # shellcheck disable=SC2086  # words of a command
+        exits "${line%% *}" "$microdnn" ${line#* } && [ ! -s "$work/out" ] && [ "$(wc -l < "$work/err")" = 2 ] &&
+            [ "$(grep -c '^microdnn\b' "$work/err")" = 1 ] && tail -n 1 "$work/err" | grep -q '^Try `microdnn .*--help`' ||
+            { echo "$line"; cat "$work/err"; return 1; }
+    done << 'END'
+2 fly
+2 help fly
+2 stats --xml
+2 doctor --xml
+2 config --xml
+2 top --xml
+2 advise --xml
+2 plan --xml
+2 tune --xml
+2 report --xml
+2 cache list --xml
+125 run --xml
+125 verify --xml
+END
+    exits 0 "$microdnn" help help && says "$work/out" 'usage: microdnn run'
+}
 wrong_usage() {
     exits 2 "$microdnn" && exits 2 "$microdnn" fly && says "$work/err" "no command 'fly'" &&
         exits 2 "$microdnn" config x && exits 2 "$microdnn" stats && exits 2 "$microdnn" stats --xml
@@ -402,7 +426,8 @@ every_tool_names_the_version() {
                 { echo "$command $file"; return 1; }
         done
     done
-    exits 1 "$microdnn" advise "$work/later.record" && says "$work/err" 'version 7 of a record; this microdnn reads version 1'
+    exits 1 "$microdnn" advise "$work" && says "$work/err" 'it is a directory' &&
+        exits 1 "$microdnn" advise "$work/later.record" && says "$work/err" 'version 7 of a record; this microdnn reads version 1'
 }
 # Each is one line: the file, that it is damaged, and what in it.
 damaged_statistics_are_named() {
@@ -540,11 +565,12 @@ man_page_has_every_option_of() { # commands...
     done
 }
 
-plan 55
+plan 56
 check 'help is short and fits a terminal' help_is_short
 check 'version is the project version' exits 0 "$tool" --version
 check 'every command has help, with its defaults' every_command_has_help_with_its_defaults
 check 'wrong usage exits 2 with advice' wrong_usage
+check 'wrong words need two lines' wrong_words_need_two_lines
 check 'run: options become variables by their full names' options_become_variables
 check 'run: options have short names in the environment, of known precedence' short_names_are_options_of_run
 check 'run: an option beats a short name in the environment' option_beats_short_name
