@@ -187,7 +187,7 @@ mistakes_are_named() {
         refuses 1 'missing: No such file or directory' "$work/missing" &&
         refuses 1 'other: this is not a record; `microdnn run --memory' "$work/other" &&
         refuses 1 'cut:12: the record is damaged' "$work/cut" &&
-        refuses 1 'this is not a record' "$work" &&
+        refuses 1 'it is a directory' "$work" &&
         refuses 2 "budget: 'much' is not a size" "$work/vgg16" --budget much &&
         refuses 2 "gpu: 'GTX 480' is not known; known are:" "$work/vgg16" --gpu 'GTX 480' &&
         refuses 2 "gpu: 'RTX' is not one of them only" "$work/vgg16" --gpu RTX &&
