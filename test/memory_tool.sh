@@ -62,17 +62,20 @@ assert min(m["out_bytes"], m["in_bytes"], m["operations"], m["host_bytes"]) > 0,
 assert m["refused"] == 0 and m["smallest_budget_bytes"] <= m["budget_bytes"], m'
 }
 # What a killed program leaves is shown as text at once, or from the JSON that was made of it.
-json_says_what_the_live_file_says() {
+# Until the live file has an iteration's time. A process that is killed while it writes its numbers leaves none.
+leave_a_live_file() {
     MICRODNN_SIM_MODE=timing LD_LIBRARY_PATH=$build/sim "$tool" run --memory 10m --stats json --stats-file "$work/killed.stats" \
         -- $program --iterations 1000000 > "$work/out" 2> "$work/err" &
-    for _ in $(seq 300); do
-        "$tool" stats "$work/killed.stats.live" 2> "$work/err" | grep -q '^  it took ' && break
+    until "$tool" stats "$work/killed.stats.live" 2> "$work/err" | grep -q '^  it took ' || ! kill -0 $! 2> "$work/err"; do
         sleep 0.1
     done
     { kill -9 $! && wait $!; } 2> "$work/err"
-    "$tool" stats "$work/killed.stats.live" > "$work/live.text" && "$tool" stats --json "$work/killed.stats.live" > "$work/killed.json" &&
-        "$tool" stats "$work/killed.json" > "$work/json.text" && grep -q '^  it took ' "$work/live.text" &&
-        diff "$work/live.text" "$work/json.text"
+    "$tool" stats "$work/killed.stats.live" > "$work/live.text" && grep -q '^  it took ' "$work/live.text"
+}
+json_says_what_the_live_file_says() {
+    leave_a_live_file || leave_a_live_file || leave_a_live_file || return 1
+    "$tool" stats --json "$work/killed.stats.live" > "$work/killed.json" &&
+        "$tool" stats "$work/killed.json" > "$work/json.text" && diff "$work/live.text" "$work/json.text"
 }
 the_trace_tells_it_too() {
     python '
@@ -260,7 +263,7 @@ verify_reads_all_statistics() {
     [ $? = 1 ] && tail -n 1 "$work/err" | grep -q '^microdnn verify: the statistics of 1 processes cannot be read'
 }
 
-plan 19
+plan 20
 check 'a budget changes no loss' a_budget_changes_no_loss
 check 'a budget can be a share of the memory of the device' a_budget_can_be_a_share_of_the_device
 check 'statistics tell what was held and moved' statistics_tell_what_moved
