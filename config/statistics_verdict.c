@@ -162,9 +162,10 @@ double mdnn_memory_forecast_ms(const mdnn_memory_statistics_t *numbers, int inde
 /* What repeats may be a short loop, such as that of a search, which says nothing of the program. */
 static bool is_iteration(const mdnn_memory_statistics_t *numbers)
 {
-    enum { MUCH = 4 };
+    enum { MUCH = 4, SHORT = 32 /* operations */ };
     return numbers->round_ms > 0 &&
-           (numbers->need_bytes == 0 || numbers->need_bytes >= numbers->peak_live_bytes / MUCH);
+           (numbers->need_bytes == 0 || numbers->period_operations >= SHORT ||
+            numbers->need_bytes >= numbers->peak_live_bytes / MUCH);
 }
 
 /* What it would hold if it were allowed to: in an iteration, or before, if only then it was more than the budget. */

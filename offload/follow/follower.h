@@ -28,8 +28,8 @@ typedef struct mdnn_follower_config {
     bool
         forecast; /* plan for other budgets as well, so that the report says what they would cost */
     /* Called with each period that is planned, with its measured times and the budget of the plan, on the thread that
-     * plans; once more with `most_followed` when the program has followed the period longer than any other. May be NULL.
-     */
+     * plans, one call at a time; once more with `most_followed` when the program has followed the period longer than any
+     * other, unless it is a short loop. May be NULL. */
     void (*planned)(void *context, const mdnn_period_t *period, uint64_t budget_bytes,
                     bool most_followed);
     void *planned_context;

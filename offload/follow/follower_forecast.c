@@ -8,6 +8,7 @@ enum {
     STEPS = 32,       /* budgets are multiples of a power of two, at least so many of them */
     MOST_TENTHS = 9,  /* of the memory in which nothing moves: the largest budget, */
     LEAST_TENTHS = 4, /* and the smallest */
+    LOOP = 32,        /* operations; with fewer it is hardly an iteration */
     BEFORE_ITERATIONS = FOLLOWER_ITERATIONS + 1, /* under a plan, before others are made */
 };
 
@@ -89,16 +90,22 @@ static bool is_most_followed(const mdnn_follower_t *follower, const follower_ent
     return true;
 }
 
-/* A recorded run is of the period that was followed most, which is known only now. */
+bool follower_forecast_tells(const mdnn_follower_t *follower)
+{
+    return follower->forecast.job && follower->forecast.tells;
+}
+
+/* A recorded run is of the period that was followed most, which is known only now; not of a loop in it. */
 static bool tell_of_period(mdnn_follower_t *follower, const follower_entry_t *entry)
 {
     follower_forecast_t *const forecast = &follower->forecast;
     mdnn_follower_config_t config = follower->config;
     config.budget_bytes = entry->plan->budget_bytes;
-    forecast->is_own = config.planned != NULL && !MDNN_FAULT(THE_LONGEST_PERIOD_IS_RECORDED) &&
-                       follower_job_start(&config, &entry->plan->period, NULL, true,
-                                          &forecast->job) == MDNN_STATUS_OK;
-    return forecast->is_own;
+    forecast->tells = config.planned != NULL && entry->count >= LOOP && !entry->plan->is_guessed &&
+                      !MDNN_FAULT(THE_LONGEST_PERIOD_IS_RECORDED) &&
+                      follower_job_start(&config, &entry->plan->period, NULL, true,
+                                         &forecast->job) == MDNN_STATUS_OK;
+    return forecast->tells;
 }
 
 void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *entry)
@@ -118,7 +125,7 @@ void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *
     mdnn_follower_config_t config = follower->config;
     config.budget_bytes = forecast->budgets[forecast->current].budget_bytes - follower->aside_bytes;
     config.planned = NULL; /* nobody follows it */
-    if (follower_job_start(&config, &entry->plan->period, NULL, true, &forecast->job) !=
+    if (follower_job_start(&config, &entry->plan->period, NULL, false, &forecast->job) !=
         MDNN_STATUS_OK)
         forecast->count = 0; /* they are not worth more trouble */
 }
@@ -131,8 +138,8 @@ void follower_forecast_take(mdnn_follower_t *follower)
         return;
     const mdnn_status_t status = follower_job_finish(forecast->job, &made);
     forecast->job = NULL;
-    if (forecast->is_own) {
-        forecast->is_own = false;
+    if (forecast->tells) {
+        forecast->tells = false;
         follower_plan_destroy(made);
         return;
     }

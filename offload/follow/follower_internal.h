@@ -40,6 +40,7 @@ typedef struct follower_plan {
     double compute_us, planning_ms;
     uint64_t short_bytes; /* part of the budget that the plan does not use */
     uint64_t number;      /* of the plan follower's; from 1 */
+    bool is_guessed;      /* not all of its times are measured */
     /* State, as the period is followed. For each range of the period, the history's range; or MDNN_NO_POSITION. */
     uint32_t *handles;
     bool *passed;                 /* of each range: away, or advised already; scratch */
@@ -53,10 +54,10 @@ typedef struct follower_plan {
 typedef struct follower_job follower_job_t;
 
 /* `times_us` has the time of each operation of the period; negative: unknown, and guessed from
- * operations with the same key. NULL: the period's times are right. `most_followed` is for config->planned. Copies
- * everything that it needs. OUT_OF_MEMORY also if no thread can be started. */
+ * operations with the same key. NULL: the period's times are right. `tells`: makes no plan, but calls config->planned,
+ * since the period is followed most. Copies everything that it needs. OUT_OF_MEMORY also if no thread can be started. */
 mdnn_status_t follower_job_start(const mdnn_follower_config_t *config, const mdnn_period_t *period,
-                                 const double *times_us, bool most_followed, follower_job_t **job);
+                                 const double *times_us, bool tells, follower_job_t **job);
 
 /* Never waits; costs one atomic load while the thread works. */
 bool follower_job_is_done(follower_job_t *job);
@@ -126,7 +127,7 @@ typedef struct follower_timed {
 typedef struct follower_forecast {
     follower_job_t *job; /* for budgets[current]; NULL: none is under way */
     uint64_t period;     /* its number; 0: none yet */
-    bool is_own;         /* `job` is for the present budget: config.planned is told of the period */
+    bool tells;          /* `job` only tells config.planned of the period */
     uint64_t need_bytes; /* budget in which nothing moves; 0: unknown */
     uint32_t count, current;
     mdnn_forecast_t budgets
@@ -205,6 +206,8 @@ void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry)
 /* ---- follower_forecast.c ---- */
 /* Called after each iteration under the entry's plan: begins to plan for the next budget. */
 void follower_forecast_go_on(mdnn_follower_t *follower, const follower_entry_t *entry);
+/* Whether config.planned is called by a thread now. */
+bool follower_forecast_tells(const mdnn_follower_t *follower);
 /* Takes what was planned, if it is done. Never waits. */
 void follower_forecast_take(mdnn_follower_t *follower);
 /* Waits for the thread, as follower_job_finish does. */

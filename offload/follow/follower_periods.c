@@ -99,6 +99,12 @@ static mdnn_status_t start_job(mdnn_follower_t *follower, const follower_entry_t
     return follower_job_start(&config, period, times_us, false, &follower->job);
 }
 
+/* Another thread's call of config.planned must end first. */
+static bool is_busy(const mdnn_follower_t *follower)
+{
+    return follower->job || follower_forecast_tells(follower);
+}
+
 /* Nine in ten operations: the others are taken to last as long as the average. */
 static bool are_most(uint32_t timed, uint32_t count)
 {
@@ -109,7 +115,7 @@ void follower_start_early_plan(mdnn_follower_t *follower, follower_entry_t *entr
 {
     const uint32_t every =
         entry->count < 16 * 64 ? 16 : entry->count / 64; /* keys are timed meanwhile */
-    if (entry->tried_early || entry->plan || follower->job || entry->passed % every != 1 ||
+    if (entry->tried_early || entry->plan || is_busy(follower) || entry->passed % every != 1 ||
         MDNN_FAULT(NO_EARLY_PLANS))
         return;
     const mdnn_period_t *const period = mdnn_history_period(follower->history, entry->number);
@@ -126,7 +132,7 @@ void follower_start_early_plan(mdnn_follower_t *follower, follower_entry_t *entr
 void follower_start_planning(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     const bool timed = entry->untimed == 0 || entry->passed >= 2 * (uint64_t)entry->count;
-    if (!timed || follower->job || entry->passed < entry->plan_from)
+    if (!timed || is_busy(follower) || entry->passed < entry->plan_from)
         return;
     const mdnn_status_t status =
         start_job(follower, entry, mdnn_history_period(follower->history, entry->number),
@@ -196,6 +202,7 @@ static void adopt_early(mdnn_follower_t *follower, follower_entry_t *entry, foll
         return;
     }
     replace_plan(follower, entry, made);
+    made->is_guessed = true;
     entry->is_early = true;
 }
 
@@ -262,7 +269,7 @@ void follower_plan_with_less(mdnn_follower_t *follower, follower_entry_t *entry)
 {
     const uint64_t now = follower->short_bytes, before = follower->short_before;
     const uint64_t bytes = now < before ? now : before;
-    if (follower->job || entry->is_early)
+    if (is_busy(follower) || entry->is_early)
         return;
     follower->short_before = bytes > 0 ? 0 : now;
     follower->short_bytes = 0;

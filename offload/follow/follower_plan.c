@@ -15,7 +15,7 @@
 struct follower_job {
     mdnn_follower_config_t config;
     double *times_us;
-    bool most_followed;
+    bool tells;
     follower_plan_t *made;
     mdnn_status_t status;
     atomic_bool done, unwanted;
@@ -263,8 +263,9 @@ static mdnn_status_t make_plan(const follower_job_t *job, follower_plan_t *made)
         MDNN_TRY(set_times(&made->period, job->times_us));
     made->compute_us = mdnn_period_compute_us(&made->period, NULL);
     if (config->planned)
-        config->planned(config->planned_context, &made->period, config->budget_bytes,
-                        job->most_followed);
+        config->planned(config->planned_context, &made->period, config->budget_bytes, job->tells);
+    if (job->tells)
+        return MDNN_STATUS_UNSUPPORTED; /* a plan */
     MDNN_TRY(plan_moves(job, made));
     made->budget_bytes = config->budget_bytes;
     MDNN_TRY(index_plan(made));
@@ -304,15 +305,14 @@ static void free_job(follower_job_t *job)
 }
 
 mdnn_status_t follower_job_start(const mdnn_follower_config_t *config, const mdnn_period_t *period,
-                                 const double *times_us, bool most_followed,
-                                 follower_job_t **started)
+                                 const double *times_us, bool tells, follower_job_t **started)
 {
     follower_job_t *const job = calloc(1, sizeof *job);
     if (!job)
         return MDNN_STATUS_OUT_OF_MEMORY;
     const size_t count = period->operation_count;
     job->config = *config;
-    job->most_followed = most_followed;
+    job->tells = tells;
     job->made = calloc(1, sizeof *job->made);
     job->times_us = times_us ? calloc(count + 1, sizeof *job->times_us) : NULL;
     if (!job->made || (times_us && !job->times_us) ||

@@ -402,7 +402,7 @@ typedef struct mdnn_memory_report {
     uint64_t host_short;
     bool is_host_short; /* whether that happened since the last call that needed memory began */
     /* Host memory that would have been needed, at least, for the last refused request and all that was
-     * allocated then; and for the one that needed most. */
+     * allocated then; and the most for a request that was refused because of that, 0: none was. */
     uint64_t host_needed_bytes, most_host_needed_bytes;
     uint64_t operations, demand_returns, planned_returns, demand_leaves, planned_leaves, called_off;
     /* `refused_optional` counts those of the refusals that were of workspaces, of our own requests, or of memory

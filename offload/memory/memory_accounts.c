@@ -143,8 +143,9 @@ void mdnn_memory_note_host_needed(mdnn_memory_t *memory, uint64_t bytes)
                    device = mdnn_memory_chunks_allowed(memory) * memory->chunk_bytes;
     memory->report.host_needed_bytes =
         mdnn_max(all - mdnn_min(all, device), memory->report.host_bytes + memory->chunk_bytes);
-    memory->report.most_host_needed_bytes =
-        mdnn_max(memory->report.most_host_needed_bytes, memory->report.host_needed_bytes);
+    if (memory->report.host_short > memory->host_short_before) /* what is refused lacks it */
+        memory->report.most_host_needed_bytes =
+            mdnn_max(memory->report.most_host_needed_bytes, memory->report.host_needed_bytes);
 }
 
 void mdnn_memory_refused(mdnn_memory_t *memory, uint64_t needed_bytes, bool needed)

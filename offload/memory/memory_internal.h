@@ -172,7 +172,8 @@ typedef struct mdnn_watched_period {
     uint64_t number; /* the plan follower's; 0: none */
     /* so many were timed, of which the last are kept: one at its number, modulo the room */
     uint64_t taken;
-    uint64_t since; /* the number of the operation at which the last one began */
+    uint64_t since;  /* the number of the operation at which the last one began */
+    bool is_planned; /* they ran under a plan */
     mdnn_watched_t last[MDNN_WATCHED];
 } mdnn_watched_period_t;
 

@@ -31,14 +31,26 @@ static mdnn_watched_period_t *find_period(mdnn_iteration_watch_t *watch, uint64_
     return NULL;
 }
 
-/* In place of the one whose last iteration is the longest ago. */
-static void note_period(mdnn_iteration_watch_t *watch, uint64_t number, uint64_t now)
+/* Which of two periods is of less use, other than the one of which the report is: the one with fewer iterations, or else
+ * the one that was timed longer ago. */
+static bool is_of_less_use(const mdnn_watched_period_t *period, const mdnn_watched_period_t *other,
+                           uint64_t reported)
+{
+    if ((period->number == reported) != (other->number == reported))
+        return other->number == reported;
+    return period->taken != other->taken ? period->taken < other->taken
+                                         : period->since < other->since;
+}
+
+/* Short loops come and go, so the iterations of others must not give way to them. */
+static void note_period(mdnn_iteration_watch_t *watch, uint64_t number, uint64_t reported,
+                        uint64_t now)
 {
     mdnn_watched_period_t *period = find_period(watch, number);
     if (!period) {
         period = &watch->periods[0];
         for (int i = 1; i < MDNN_WATCHED_PERIODS; i++)
-            if (watch->periods[i].since < period->since)
+            if (is_of_less_use(&watch->periods[i], period, reported))
                 period = &watch->periods[i];
         *period = (mdnn_watched_period_t){.number = number};
     }
@@ -61,6 +73,10 @@ static void read_ended(mdnn_memory_t *memory)
     const double each = 1.0 / watch->read_together;
     if (watch->read_plan != 0)
         mdnn_follower_iteration_took(memory->follower, watch->read_plan, us * each);
+    if (watch->read_plan != 0 && !period->is_planned) {
+        period->is_planned = true;
+        period->taken = 0; /* those before had no plan */
+    }
     mdnn_watched_t *const watched = &period->last[period->taken++ % MDNN_WATCHED];
     *watched =
         (mdnn_watched_t){.time_us = us * each, .background_us = watch->background_read_us * each};
@@ -100,7 +116,7 @@ static void begin_iteration(mdnn_memory_t *memory, uint64_t stream,
     watch->next = now + LOOK_AGAIN;
     if (report->place_period == 0)
         return;
-    note_period(watch, report->place_period, now);
+    note_period(watch, report->place_period, report->period, now);
     watch->token = memory->device.time_begin(memory->context, stream, false);
     watch->stream = stream;
     watch->host_began = memory->report.host_time;

@@ -380,8 +380,8 @@ static mdnn_status_t settle_few(mdnn_measurement_t *measurement, int64_t images,
 }
 
 /* Of what has too little memory for the workspaces of its few candidates, equal parts are looked at: the largest for
- * which a few are enough (*enough) run faster than what is left for the whole, which takes long to find out (2.5 s for
- * one convolution of VGG-16 with 256 images: H200). */
+ * which a few are enough (*enough) mostly run faster than what is left for the whole, which takes long to find out
+ * (2.5 s for one convolution of VGG-16 with 256 images: H200). */
 static mdnn_status_t settle_equal_parts(mdnn_measurement_t *measurement, int64_t whole,
                                         bool *enough)
 {

@@ -48,13 +48,13 @@ static bool name_file(recorder_t *recorder)
            (int)(room - length);
 }
 
-/* The period that the program follows most is the iteration. Until that is known, or if that was a short loop, the longest
- * is taken for it, of which the others may be loops. */
+/* The period that the program follows most is the iteration, also when it is planned again. Until that is known, the
+ * longest is taken for it, of which the others may be loops. */
 static bool is_better(const recorder_t *recorder, const mdnn_period_t *period, bool most_followed)
 {
-    enum { MUCH = 4 };
-    const uint64_t least = (uint64_t)recorder->operations * (recorder->is_settled ? MUCH : 1);
-    return most_followed || period->operation_count >= least;
+    return most_followed ||
+           (recorder->is_settled ? period->operation_count == recorder->operations
+                                 : period->operation_count >= recorder->operations);
 }
 
 static void record_period(void *context, const mdnn_period_t *period, uint64_t ranges_bytes,
@@ -77,7 +77,7 @@ static void record_period(void *context, const mdnn_period_t *period, uint64_t r
         status = mdnn_write_whole_file(recorder->path, text, bytes);
     if (status == MDNN_STATUS_OK) {
         recorder->operations = period->operation_count;
-        recorder->is_settled = most_followed;
+        recorder->is_settled = recorder->is_settled || most_followed;
     } else {
         complain(recorder,
                  status == MDNN_STATUS_IO ? strerrordesc_np(errno) : mdnn_status_string(status));

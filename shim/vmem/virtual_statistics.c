@@ -46,7 +46,7 @@ static void fill_of_memory(const mdnn_memory_report_t *report, mdnn_memory_stati
         .smallest_budget_bytes = mdnn_max(report->smallest_budget_bytes, report->wanting_bytes),
         .whole_budget_bytes = report->whole_budget_bytes,
         .refused_budget_bytes = report->refused_budget_bytes,
-        .host_needed_bytes = report->host_short > 0 ? report->most_host_needed_bytes : 0,
+        .host_needed_bytes = report->most_host_needed_bytes,
         .out_bytes = report->out_bytes,
         .in_bytes = report->in_bytes,
         .saved_bytes = report->saved_bytes,

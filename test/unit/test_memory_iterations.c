@@ -233,12 +233,30 @@ CASE(each_period_has_its_rounds)
     assert_true(mdnn_memory_iteration_us(&memory) == 3000);
     follower.period = 3;
     assert_true(mdnn_memory_iteration_us(&memory) == 0);
-    for (uint64_t other = 3; other <= 5; other++) { /* more than are kept */
+    follower.period = 1;
+    for (uint64_t other = 3; other <= 9; other++) { /* more than are kept */
         be_in(other, 100);
         run(&memory, &device, 301);
     }
-    follower.period = 1;
-    assert_true(mdnn_memory_iteration_us(&memory) == 0 && taken(&memory, 2) > 0);
+    assert_true(mdnn_memory_iteration_us(&memory) == 1000 && taken(&memory, 2) > 0);
+    be_in(1, 100);
+    run(&memory, &device, 501);
+    assert_true(taken(&memory, 1) > 10);
+}
+
+CASE(iterations_before_a_plan_do_not_count_beside_those_under_it)
+{
+    device_t device;
+    mdnn_memory_t memory = fresh(&device);
+    followed_plan = 0;
+    for (int i = 0; i < 5; i++) {
+        device.now_us += 1e5;
+        run(&memory, &device, 100);
+    }
+    assert_true(mdnn_memory_iteration_us(&memory) > 1e5);
+    followed_plan = 1;
+    run(&memory, &device, 301);
+    assert_true(mdnn_memory_iteration_us(&memory) == 1000);
 }
 
 CASE(a_device_that_is_behind_loses_a_round_and_no_stopwatch)
