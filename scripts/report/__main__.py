@@ -35,7 +35,7 @@ def is_replaceable(path):
 
 
 def write(path, content):
-    """Beside the file first, so that nobody sees a half of it. Devices, FIFOs and what links name are written in place."""
+    """Beside the file first, so that nobody sees a half of it. Devices, FIFOs and the targets of links are written in place."""
     written = f"{path}.tmp.{os.getpid()}" if is_replaceable(path) else path
     try:
         with open(written, "wb") as file:

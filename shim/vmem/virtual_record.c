@@ -20,7 +20,7 @@ typedef struct recorder {
     char path[MDNN_OPTION_STRING_BYTES];
     bool failed;
     uint32_t operations; /* of the period that was written */
-    bool is_settled;     /* that one was followed more than any other, then */
+    bool is_settled;     /* it was the one that the program had followed most */
 } recorder_t;
 
 static recorder_t recorders[MDNN_DEVICES];
