@@ -163,6 +163,31 @@ static void print_tails(const mdnn_memory_statistics_t *n, FILE *out)
     fputc('\n', out);
 }
 
+static void print_outcome(const char *words, uint64_t count, uint64_t bytes, FILE *out)
+{
+    if (count > 0)
+        fprintf(out, "    %" PRIu64 " x, %s: %s\n", count, size_of(bytes).text, words);
+}
+
+static void print_remaking(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    if (n->remake_keys == 0)
+        return;
+    print_line(out, "remaking");
+    fprintf(out,
+            "%" PRIu64 " kinds of launches, %" PRIu64 " of them proven; %" PRIu64
+            " proofs, %" PRIu64 " of which made other bytes\n",
+            n->remake_keys, n->remake_keys_proven, n->remake_proofs, n->remake_differences);
+    if (n->remake_proven_bytes > 0) {
+        print_line(out, "could be remade");
+        fprintf(out, "%s in %s ms\n", size_of(n->remake_proven_bytes).text,
+                ms_of(n->remake_ms).text);
+    }
+#define REMAKE_OUTCOME(name, words)                                                                \
+    print_outcome(words, n->remake_##name, n->remake_##name##_bytes, out);
+#include "config/remake_outcomes.def"
+}
+
 static void print_needs(const mdnn_memory_statistics_t *n, FILE *out)
 {
     print_line(out, "needs at least");
@@ -216,6 +241,7 @@ void mdnn_memory_statistics_print_text(const mdnn_memory_statistics_t *numbers, 
     print_round(&n, out);
     print_needs(&n, out);
     print_tails(&n, out);
+    print_remaking(&n, out);
     if (n.unnamed_accesses > 0) {
         print_line(out, "UNNAMED ACCESSES");
         fprintf(out, "%" PRIu64, n.unnamed_accesses);

@@ -1,5 +1,5 @@
 # shim/: the hooks. Compiled against the CUDA and cuDNN headers, linked with no library of theirs.
-SHIM_ROOMS := real device vmem handles candidates convolution graph interpose # a room uses those before it (make check-layers)
+SHIM_ROOMS := real device vmem remake handles candidates convolution graph interpose # a room uses those before it (make check-layers)
 SHIM_SOURCES += $(foreach room,$(SHIM_ROOMS),$(wildcard shim/$(room)/*.c shim/$(room)/*.S))
 # Sources by their names, whichever room they are in.
 shim_sources = $(foreach name,$(1),$(wildcard shim/*/$(name).c))

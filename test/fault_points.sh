@@ -78,6 +78,7 @@ beside_others() { # the driver needs one of 32 MiB
         "$MDNN_BUILD/test/clients/virtual_memory" many_streams 1 $((60 * 1048576))
 }
 tails() { limited 120 test/tail.sh; }
+remake() { limited 120 env MDNN_THOROUGH=1 test/remake.sh; }
 loans() { limited 120 test/loans.sh; }
 few_candidates() { limited 120 test/few_candidates.sh; }
 memory_tool() { limited 120 sh test/memory_tool.sh; }

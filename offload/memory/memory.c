@@ -239,6 +239,21 @@ mdnn_status_t mdnn_memory_wait_idle(mdnn_memory_t *memory, uint64_t address)
     return status == MDNN_STATUS_OK ? mdnn_memory_wait_for_all(memory) : status;
 }
 
+bool mdnn_memory_is_resident(const mdnn_memory_t *memory, uint64_t address)
+{
+    const mdnn_allocation_t *const allocation = mdnn_allocation_find_live(memory, address);
+    return allocation && allocation->state == MDNN_ALLOCATION_RESIDENT;
+}
+
+bool mdnn_memory_has_room_beside_all(const mdnn_memory_t *memory, uint64_t bytes)
+{
+    const uint64_t slabs = mdnn_ranges_counts(memory->ranges).chunks_slab;
+    const uint64_t wanted = mdnn_ranges_chunks_for(memory->ranges, bytes) + slabs;
+    return memory->live_room_bytes + memory->aside_bytes + memory->claimed_bytes +
+               wanted * memory->chunk_bytes <=
+           memory->config.budget_bytes;
+}
+
 /* ---- report ---- */
 
 void mdnn_memory_note_host_time(mdnn_memory_t *memory, double inside_us, double lock_us)

@@ -170,6 +170,18 @@ uint64_t mdnn_timelines_completions(mdnn_timelines_t *timelines)
     return completions;
 }
 
+/* Locked. */
+static mdnn_status_t wait_for_event(mdnn_timelines_t *timelines,
+                                    const mdnn_timeline_stream_t *waiter,
+                                    const mdnn_timeline_event_t *event)
+{
+    const mdnn_context_change_t change = mdnn_context_enter(timelines->driver, waiter->context);
+    const mdnn_status_t status = mdnn_timeline_note(
+        timelines->driver->cuStreamWaitEvent(waiter->handle, event->handle, CU_EVENT_WAIT_DEFAULT));
+    mdnn_context_leave(timelines->driver, change);
+    return status;
+}
+
 mdnn_status_t mdnn_timelines_wait_in_stream(mdnn_timelines_t *timelines, uint64_t number,
                                             mdnn_stream_point_t point)
 {
@@ -185,15 +197,36 @@ mdnn_status_t mdnn_timelines_wait_in_stream(mdnn_timelines_t *timelines, uint64_
     if (!mdnn_timeline_is_over(of, point.position)) {
         const mdnn_timeline_event_t *const event =
             mdnn_timeline_event_for(timelines, of, point.position, &place);
-        status = MDNN_STATUS_DEVICE;
-        if (event && waiter && !waiter->ended) {
-            const mdnn_context_change_t change =
-                mdnn_context_enter(timelines->driver, waiter->context);
-            status = mdnn_timeline_note(timelines->driver->cuStreamWaitEvent(
-                waiter->handle, event->handle, CU_EVENT_WAIT_DEFAULT));
-            mdnn_context_leave(timelines->driver, change);
-        }
+        status = event && waiter && !waiter->ended ? wait_for_event(timelines, waiter, event)
+                                                   : MDNN_STATUS_DEVICE;
     }
+    mdnn_unlock(&timelines->lock);
+    return status;
+}
+
+/* Locked. */
+static mdnn_status_t wait_for_stream_in(mdnn_timelines_t *timelines, mdnn_timeline_stream_t *of,
+                                        const mdnn_timeline_stream_t *waiter)
+{
+    unsigned place;
+    if (!of->ended)
+        of->marked = ++timelines->now;
+    if (of == waiter || mdnn_timeline_is_over(of, of->marked))
+        return MDNN_STATUS_OK;
+    const mdnn_timeline_event_t *const event =
+        mdnn_timeline_event_for(timelines, of, of->marked, &place);
+    return event ? wait_for_event(timelines, waiter, event) : MDNN_STATUS_BUSY;
+}
+
+mdnn_status_t mdnn_timelines_wait_for_all(mdnn_timelines_t *timelines, uint64_t number)
+{
+    mdnn_lock(&timelines->lock);
+    const mdnn_timeline_stream_t *const waiter = mdnn_timeline_find(timelines, number);
+    mdnn_status_t status = waiter && !waiter->ended ? MDNN_STATUS_OK : MDNN_STATUS_BUSY;
+    for (size_t i = 0; status == MDNN_STATUS_OK && i < timelines->bucket_count; i++)
+        for (mdnn_timeline_stream_t *of = timelines->buckets[i]; of && status == MDNN_STATUS_OK;
+             of = of->next)
+            status = wait_for_stream_in(timelines, of, waiter);
     mdnn_unlock(&timelines->lock);
     return status;
 }

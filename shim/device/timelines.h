@@ -71,6 +71,9 @@ uint64_t mdnn_timelines_completions(mdnn_timelines_t *timelines);
 /* Makes stream `number` wait for the point; does nothing if the point is in that stream. BUSY: MDNN_NO_STREAM. */
 mdnn_status_t mdnn_timelines_wait_in_stream(mdnn_timelines_t *timelines, uint64_t number,
                                             mdnn_stream_point_t point);
+/* Makes stream `number` wait for all that is enqueued in all other streams. BUSY: one of them is being captured, or belongs
+ * to another thread; then the stream may wait for some of them. DEVICE. */
+mdnn_status_t mdnn_timelines_wait_for_all(mdnn_timelines_t *timelines, uint64_t number);
 
 /* Called before a capture begins, and after it has ended. The calls are counted. */
 void mdnn_timelines_capture_began(mdnn_timelines_t *timelines);

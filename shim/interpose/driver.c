@@ -23,7 +23,6 @@ typedef mdnn_driver_function_t function_t;
 static _Atomic(function_t) reals[MDNN_DRIVER_COUNT];
 static _Atomic bool lacks[MDNN_DRIVER_COUNT]; /* looked for, and this driver does not have it */
 static _Thread_local bool inside __attribute__((tls_model("initial-exec")));
-static _Thread_local const void *caller __attribute__((tls_model("initial-exec")));
 
 static function_t function_of(void *symbol)
 {
@@ -60,6 +59,7 @@ static function_t real_of(mdnn_driver_hook_t hook, const char *symbol)
 #define VALUES(list, number) mdnn_name_values(&operation, list, number);
 #define WAITS_FOR_CONTEXT() mdnn_wait_for_context();
 #define MAY_WAIT() operation.may_wait = true;
+#define WAITS_FOR_EVENT() MAY_WAIT() operation.waits_for_event = true;
 #define WAITS_FOR_HOST() MAY_WAIT() mdnn_pointers_host_waits();
 /* What is written to device memory; _LATER: perhaps from what the host may change until then. */
 #define COPIES(to, from, bytes) mdnn_copies(&transfers, to, (uintptr_t)(from), bytes, false);
@@ -112,7 +112,7 @@ static void end(mdnn_virtual_operation_t *operation, const mdnn_transfers_t *tra
         if (!mdnn_driver_enter())                                                                  \
             return real(arguments);                                                                \
         CUresult result;                                                                           \
-        caller = __builtin_return_address(0);                                                      \
+        mdnn_driver_set_caller(__builtin_return_address(0));                                       \
         handle;                                                                                    \
         leave(result);                                                                             \
         return result;                                                                             \
@@ -330,11 +330,6 @@ void mdnn_driver_leave(void)
 {
     inside = false;
     mdnn_cancel_allow();
-}
-
-const void *mdnn_driver_caller(void)
-{
-    return caller;
 }
 
 bool mdnn_driver_is_exiting(void)

@@ -72,6 +72,7 @@ bool mdnn_driver_enter(void);
 void mdnn_driver_leave(void);
 /* An address in the code that called the driver. Called only inside a hook. */
 const void *mdnn_driver_caller(void);
+void mdnn_driver_set_caller(const void *address);
 /* Called after the real call for memory that a library wanted to stay on the device; logs one line if that failed. */
 void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result);
 /* Whether the process runs its exit handlers, so that nothing has to be freed. */

@@ -6,6 +6,7 @@
 #include "config/log.h"
 #include "shim/interpose/driver.h"
 #include "shim/interpose/last_kernels.h"
+#include "shim/remake/remake.h"
 #include "shim/real/failure.h"
 #include "shim/real/host_memory.h"
 #include "shim/real/process.h"
@@ -75,10 +76,10 @@ static mdnn_virtual_reach_t reach_of(const mdnn_kernel_layout_t *layout, void **
 }
 
 /* Names what the launch is given, and begins it. */
-static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, unsigned grid_x,
-                      unsigned grid_y, unsigned grid_z, void **parameters, void **extra)
+static CUresult begin(mdnn_virtual_operation_t *operation, mdnn_launch_t *launch)
 {
-    const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout(function);
+    const mdnn_kernel_layout_t *const layout = mdnn_kernel_layout(launch->function);
+    void **const parameters = launch->parameters, **const extra = launch->extra;
     const bool read = mdnn_launch_scan(layout, parameters, extra, name_unknown, operation);
     if (!read)
         operation->overflowed = true;
@@ -94,9 +95,11 @@ static CUresult begin(mdnn_virtual_operation_t *operation, CUfunction function, 
     operation->may_wait = operation->name_count > named; /* for a peer's, perhaps, as NCCL's do */
     if (layout && (layout->listed || operation->layout) && !operation->may_wait)
         operation->reach = reach_of(layout, parameters, extra);
+    launch->layout = layout;
+    mdnn_remake_note_launch(operation, launch, mdnn_driver_caller());
     uint64_t key = layout ? layout->name_hash : MDNN_DRIVER_HASH_START;
-    key = mdnn_driver_hash(key, (uint64_t)grid_x << 32 | grid_y);
-    const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, grid_z));
+    key = mdnn_driver_hash(key, (uint64_t)launch->grid[0] << 32 | launch->grid[1]);
+    const CUresult result = mdnn_virtual_begin(operation, mdnn_driver_hash(key, launch->grid[2]));
     if (!read && result != CUDA_SUCCESS)
         MDNN_LOG_ONCE(MDNN_LOG_ERROR, "memory",
                       "the driver does not describe a kernel's parameters: it cannot run under "
@@ -118,11 +121,15 @@ mdnn_hook_cuLaunchKernel(CUresult (*real)(CUfunction, unsigned, unsigned, unsign
                          unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,
                          unsigned shared_bytes, CUstream stream, void **parameters, void **extra)
 {
+    mdnn_launch_t launch = {.function = function,
+                            .grid = {grid_x, grid_y, grid_z},
+                            .block = {block_x, block_y, block_z},
+                            .shared_bytes = shared_bytes,
+                            .parameters = parameters,
+                            .extra = extra};
     mdnn_virtual_operation_t operation;
     mdnn_virtual_operation(&operation, stream, own_stream);
-    CUresult result = function
-                          ? begin(&operation, function, grid_x, grid_y, grid_z, parameters, extra)
-                          : CUDA_SUCCESS;
+    CUresult result = function ? begin(&operation, &launch) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                       stream, parameters, extra);
@@ -138,11 +145,15 @@ CUresult mdnn_hook_cuLaunchCooperativeKernel(
     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,
     void **parameters)
 {
+    mdnn_launch_t launch = {.function = function,
+                            .grid = {grid_x, grid_y, grid_z},
+                            .block = {block_x, block_y, block_z},
+                            .shared_bytes = shared_bytes,
+                            .cooperative = true,
+                            .parameters = parameters};
     mdnn_virtual_operation_t operation;
     mdnn_virtual_operation(&operation, stream, own_stream);
-    CUresult result = function
-                          ? begin(&operation, function, grid_x, grid_y, grid_z, parameters, NULL)
-                          : CUDA_SUCCESS;
+    CUresult result = function ? begin(&operation, &launch) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
                       stream, parameters);
@@ -151,17 +162,30 @@ CUresult mdnn_hook_cuLaunchCooperativeKernel(
     return result;
 }
 
+static mdnn_launch_t launch_of_config(const CUlaunchConfig *config, CUfunction function,
+                                      void **parameters, void **extra)
+{
+    return (mdnn_launch_t){.function = function,
+                           .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                           .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                           .shared_bytes = config->sharedMemBytes,
+                           .attributes = config->attrs,
+                           .attribute_count = config->numAttrs,
+                           .parameters = parameters,
+                           .extra = extra};
+}
+
 CUresult mdnn_hook_cuLaunchKernelEx(CUresult (*real)(const CUlaunchConfig *, CUfunction, void **,
                                                      void **),
                                     bool own_stream, const CUlaunchConfig *config,
                                     CUfunction function, void **parameters, void **extra)
 {
+    mdnn_launch_t launch = {0};
     mdnn_virtual_operation_t operation;
     mdnn_virtual_operation(&operation, config ? config->hStream : NULL, own_stream);
-    CUresult result = config && function
-                          ? begin(&operation, function, config->gridDimX, config->gridDimY,
-                                  config->gridDimZ, parameters, extra)
-                          : CUDA_SUCCESS;
+    if (config)
+        launch = launch_of_config(config, function, parameters, extra);
+    CUresult result = config && function ? begin(&operation, &launch) : CUDA_SUCCESS;
     if (result == CUDA_SUCCESS) {
         result = real(config, function, parameters, extra);
         end(&operation, parameters, extra, result == CUDA_SUCCESS);
@@ -183,9 +207,15 @@ CUresult mdnn_hook_cuLaunchCooperativeKernelMultiDevice(CUresult (*real)(CUDA_LA
     while (result == CUDA_SUCCESS && begun < count) {
         const CUDA_LAUNCH_PARAMS *const each = &list[begun];
         mdnn_virtual_operation(&operations[begun], each->hStream, own_stream);
+        mdnn_launch_t launch = {.function = each->function,
+                                .grid = {each->gridDimX, each->gridDimY, each->gridDimZ},
+                                .block = {each->blockDimX, each->blockDimY, each->blockDimZ},
+                                .shared_bytes = each->sharedMemBytes,
+                                .cooperative = true,
+                                .parameters = each->kernelParams};
         if (each->function)
-            result = begin(&operations[begun], each->function, each->gridDimX, each->gridDimY,
-                           each->gridDimZ, each->kernelParams, NULL);
+            result = begin(&operations[begun], &launch);
+        operations[begun].launch = NULL; /* it lives no longer */
         begun += result == CUDA_SUCCESS;
     }
     if (result == CUDA_SUCCESS)
@@ -201,6 +231,7 @@ CUresult mdnn_hook_cuLaunchCooperativeKernelMultiDevice(CUresult (*real)(CUDA_LA
 CUresult mdnn_hook_cuModuleUnload(CUresult (*real)(CUmodule), bool own_stream, CUmodule module)
 {
     (void)own_stream;
+    mdnn_remake_code_ends();
     mdnn_kernel_layouts_forget();
     return real(module);
 }
@@ -208,6 +239,7 @@ CUresult mdnn_hook_cuModuleUnload(CUresult (*real)(CUmodule), bool own_stream, C
 CUresult mdnn_hook_cuLibraryUnload(CUresult (*real)(CUlibrary), bool own_stream, CUlibrary library)
 {
     (void)own_stream;
+    mdnn_remake_code_ends();
     mdnn_kernel_layouts_forget();
     return real(library);
 }

@@ -24,7 +24,9 @@ static mdnn_status_t find_kernels(const mdnn_driver_t *driver, CUmodule module,
         const char *name;
     } wanted[] = {{&kernels->accumulate_bfloat16, "mdnn_accumulate_bfloat16"},
                   {&kernels->hold, "mdnn_hold"},
-                  {&kernels->copy, "mdnn_copy"}};
+                  {&kernels->copy, "mdnn_copy"},
+                  {&kernels->compare, "mdnn_compare"},
+                  {&kernels->complement, "mdnn_complement"}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if (driver->cuModuleGetFunction(wanted[i].function, module, wanted[i].name) != CUDA_SUCCESS)
             return MDNN_STATUS_DEVICE;

@@ -1,11 +1,12 @@
-// Our own kernels: one that sums bf16 weight gradients of micro-batches in fp32, one that waits.
+// Our own kernels: one that sums bf16 weight gradients of micro-batches in fp32, one that copies, one that waits, and two for
+// proofs that a launch makes the same bytes again.
 //
 // Gradients: cuDNN has no fp32 output for 16-bit convolutions, and beta 1 would round the running sum to 16 bits
 // after every part. So each part writes its gradient, scaled with the caller's alpha, to scratch, this kernel adds
 // it to an fp32 accumulator, and with the last part rounds the sum and what beta keeps once.
 //
 // The PTX beside this file is what the library carries; `make ptx` makes it anew, `make check-ptx`
-// compares. test/sim/accumulate.c and hold.c do the same for the simulated GPU.
+// compares. test/sim/accumulate.c, copy_kernel.c, hold.c and compare.c do the same for the simulated GPU.
 
 enum { FIRST, ADD, FINISH };
 
@@ -92,4 +93,56 @@ extern "C" __global__ void mdnn_hold(unsigned long long ns)
 #pragma unroll 1
     for (int turns = 0; turns < 1000000 && now_ns() - begin < ns; turns++)
         __nanosleep(500);
+}
+
+static __device__ unsigned long long word_of(const unsigned char *bytes, unsigned count)
+{
+    unsigned long long word = 0;
+    for (unsigned i = 0; i < count; i++)
+        word |= (unsigned long long)bytes[i] << 8 * i;
+    return word;
+}
+
+// Whether each byte is the same in both or the complement, and some are: a write left a part of what was the complement.
+static __device__ bool is_mixed(unsigned long long a, unsigned long long b)
+{
+    const unsigned long long differ = a ^ b;
+    return differ != 0 && (differ & 0x0101010101010101ull) * 0xFF == differ;
+}
+
+// counts[0] += words that differ, counts[1] += those of them that are mixed. The bytes behind the last whole word are one
+// word more.
+extern "C" __global__ void mdnn_compare(const unsigned long long *now, const unsigned long long *then,
+                                        unsigned long long bytes, unsigned long long *counts)
+{
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    const unsigned long long self = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned long long differ = 0, mixed = 0;
+    for (unsigned long long i = self; i < bytes / 8; i += step) {
+        const unsigned long long a = now[i], b = then[i];
+        differ += a != b;
+        mixed += is_mixed(a, b);
+    }
+    if (self == 0 && bytes % 8 != 0) {
+        const unsigned rest = (unsigned)(bytes % 8);
+        const unsigned long long a = word_of((const unsigned char *)(now + bytes / 8), rest);
+        const unsigned long long b = word_of((const unsigned char *)(then + bytes / 8), rest);
+        differ += a != b;
+        mixed += is_mixed(a, b);
+    }
+    if (differ > 0)
+        atomicAdd(&counts[0], differ);
+    if (mixed > 0)
+        atomicAdd(&counts[1], mixed);
+}
+
+extern "C" __global__ void mdnn_complement(unsigned long long *to, const unsigned long long *from,
+                                           unsigned long long bytes)
+{
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    const unsigned long long self = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    for (unsigned long long i = self; i < bytes / 8; i += step)
+        to[i] = ~from[i];
+    for (unsigned long long i = bytes / 8 * 8 + self; i < bytes; i += step)
+        ((unsigned char *)to)[i] = (unsigned char)~((const unsigned char *)from)[i];
 }

@@ -12,6 +12,12 @@ typedef struct mdnn_kernels {
     CUfunction hold;
     /* takes the destination, the source, and a number of 16 bytes as a uint64_t; both are aligned to 16 bytes */
     CUfunction copy;
+    /* takes two places in memory, both aligned to 8 bytes, a number of bytes, and the address of two 64-bit counters: adds
+     * to the first how many words of 8 bytes differ (those of the end count as one), and to the second how many of
+     * them have only bytes that are the same or the complement */
+    CUfunction compare;
+    /* takes the destination, the source, both aligned to 8 bytes, and a number of bytes: writes the complement */
+    CUfunction complement;
 } mdnn_kernels_t;
 
 /* The kernels of the current context, which are loaded once per context and live as long as the context. DEVICE if that

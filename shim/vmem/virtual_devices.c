@@ -3,6 +3,9 @@
 #include <stdatomic.h>
 
 #include "config/devices.h"
+#include "shim/vmem/virtual_watch.h"
+
+_Atomic(const mdnn_virtual_watch_t *) mdnn_virtual_watcher;
 
 static _Atomic(mdnn_virtual_device_t *) devices[MDNN_DEVICES]; /* filled from the front */
 /* In the place of one that was reset, until another takes it. */

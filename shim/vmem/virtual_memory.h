@@ -76,6 +76,7 @@ typedef struct mdnn_virtual_operation {
     /* The operation may wait for the program, so an event is recorded in front of it, which marks the end of the
      * earlier work. */
     bool may_wait;
+    bool waits_for_event; /* it is a wait for work that is enqueued already */
     /* What the operation reaches through pointers in memory is named, too (shim/vmem/virtual_pointers.h). */
     bool follows;
     bool overflowed; /* a name was lost for lack of memory: begin refuses the operation */
@@ -90,7 +91,10 @@ typedef struct mdnn_virtual_operation {
      * addresses. */
     size_t table_count;
     uint64_t tables[MDNN_VIRTUAL_TABLES];
-    mdnn_memory_operand_t *more; /* all names, if `names` is too small; owned until end */
+    const struct mdnn_launch *launch; /* how the kernel is launched; NULL: it is no single launch */
+    bool watched;                     /* shim/vmem/virtual_watch.h; until end */
+    void *watch_state;                /* the watcher's, from begin to end */
+    mdnn_memory_operand_t *more;      /* all names, if `names` is too small; owned until end */
     /* The device on which the operation may use any memory (NULL: none), and the operation's stream there. */
     struct mdnn_virtual_device *untracked;
     uint64_t untracked_stream;
@@ -103,14 +107,24 @@ static inline void mdnn_virtual_operation(mdnn_virtual_operation_t *operation, C
 {
     operation->stream = stream;
     operation->per_thread = per_thread;
-    operation->begun = operation->may_wait = operation->overflowed = operation->follows = false;
+    operation->begun = operation->may_wait = operation->waits_for_event = false;
+    operation->overflowed = operation->follows = false;
     operation->untracked = NULL;
     operation->reach = MDNN_REACH_NAMED;
     operation->name = NULL;
     operation->layout = NULL;
+    operation->launch = NULL;
+    operation->watched = false;
+    operation->watch_state = NULL;
     operation->name_count = operation->table_count = 0;
     operation->more = NULL;
     operation->parts = NULL;
+}
+
+static inline const mdnn_memory_operand_t *
+mdnn_virtual_names(const mdnn_virtual_operation_t *operation)
+{
+    return operation->more ? operation->more : operation->names;
 }
 
 /* Adds a name. Ignores an address that is not ours, and one that repeats one of the last few names. Any number of names

@@ -16,6 +16,7 @@
 #include "shim/vmem/virtual_statistics.h"
 #include "shim/vmem/virtual_streams.h"
 #include "shim/vmem/virtual_untracked.h"
+#include "shim/vmem/virtual_watch.h"
 
 /* The names of one device. */
 struct mdnn_virtual_part {
@@ -445,7 +446,7 @@ static CUresult follow_and_make_parts(mdnn_virtual_operation_t *operation,
     return operation->overflowed ? CUDA_ERROR_OUT_OF_MEMORY : make_parts(operation, what);
 }
 
-CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
+static CUresult begin_operation(mdnn_virtual_operation_t *operation, uint64_t key)
 {
     mdnn_memory_operation_t what = {.key = key, .name = operation->name};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -481,8 +482,27 @@ CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
     return result;
 }
 
+static const mdnn_virtual_watch_t *watcher(void)
+{
+    return atomic_load_explicit(&mdnn_virtual_watcher, memory_order_acquire);
+}
+
+CUresult mdnn_virtual_begin(mdnn_virtual_operation_t *operation, uint64_t key)
+{
+    const mdnn_virtual_watch_t *const watch = watcher();
+    operation->watched = watch != NULL;
+    if (watch)
+        watch->before(operation);
+    const CUresult result = begin_operation(operation, key);
+    if (watch && result != CUDA_SUCCESS)
+        watch->after(operation, false);
+    return result;
+}
+
 void mdnn_virtual_end(mdnn_virtual_operation_t *operation, bool enqueued)
 {
+    if (operation->watched)
+        watcher()->after(operation, enqueued);
     if (!operation->begun)
         return;
     for (struct mdnn_virtual_part *part = operation->parts; part; part = part->next)

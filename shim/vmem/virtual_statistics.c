@@ -11,6 +11,7 @@
 #include "shim/real/kernel_list.h"
 #include "shim/real/process.h"
 #include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_watch.h"
 
 /* After so many operations; where they are slow, after so many that took that long. */
 enum { PUBLISH_OPERATIONS = 1024, LOOK_OPERATIONS = 32 };
@@ -147,6 +148,10 @@ void mdnn_virtual_fill_statistics(mdnn_virtual_device_t *device, mdnn_memory_sta
     fill_of_host(&report, numbers);
     fill_of_plan(&follower, numbers);
     fill_of_tails(mdnn_memory_tails(device->memory), numbers);
+    const mdnn_virtual_watch_t *const watch =
+        atomic_load_explicit(&mdnn_virtual_watcher, memory_order_acquire);
+    if (watch)
+        watch->fill(device->ordinal, numbers);
     numbers->host_bytes = mdnn_pinned_pool_bytes(mdnn_device_memory_slots(device->device));
     snprintf(numbers->device_name, sizeof numbers->device_name, "%s", device->name);
     strncpy(numbers->safety, mdnn_choices_memory_safety[mdnn_virtual_safety(device)],

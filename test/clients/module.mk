@@ -24,7 +24,7 @@ $(C)/behaviour $(C)/arena: $(C)/reference_convolution.o
 $(C)/graph_matrix: $(C)/graph_cases.o $(C)/graph_problem.o $(C)/reference_convolution.o \
     $(B)/obj/docs/examples/graph.o
 $(C)/layer_errors: $(C)/elements.o $(C)/parallel.o
-$(C)/virtual_memory $(C)/virtual_async $(C)/virtual_graphs $(C)/virtual_names $(C)/virtual_pins $(C)/waits $(C)/endings $(C)/every_fault $(C)/pointer_table $(C)/waiting_streams $(C)/tail: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+$(C)/virtual_memory $(C)/virtual_async $(C)/virtual_graphs $(C)/virtual_names $(C)/virtual_pins $(C)/waits $(C)/remake $(C)/endings $(C)/every_fault $(C)/pointer_table $(C)/waiting_streams $(C)/tail: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 $(C)/graph_rules $(C)/graph_faults $(C)/magnitudes: $(C)/graph_job.o $(C)/graph_cases.o $(C)/graph_problem.o \
     $(C)/reference_convolution.o $(B)/obj/docs/examples/graph.o
 $(C)/graph_search: $(B)/obj/docs/examples/graph.o
@@ -67,6 +67,10 @@ TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings host_share ev
     route_forwarded route_graph route_linked tail virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams)
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
     few_candidates short_calls behaviour waiting_streams arena loans virtual_async virtual_memory virtual_names virtual_pins waits resets endings host_limit killed_ranks shared_link every_fault safety_host strict tail)
+
+# Launches that are made again.
+TEST_DEPS += $(C)/remake
+TESTS += test/remake.sh
 
 # Many small allocations.
 $(C)/small_allocations: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
@@ -160,7 +164,7 @@ $(B)/doubled/libmicrodnn.so: $(SHIM_OBJECTS) $(CORE_OBJECTS) test/shim/virtual_d
 	$(Q)$(CC) -shared -Wl,-soname,libmicrodnn.so -Wl,--version-script=shim/interpose/exports.map \
 	    -Wl,-z,now,-z,nodelete$(if $(SANITIZE),,$(comma)-z$(comma)defs) -Wl,--exclude-libs,ALL \
 	    -Wl,--as-needed $(SANITIZE) $(@D)/virtual_double.o \
-	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o $(B)/obj/shim/vmem/pointer_%.o $(B)/obj/shim/handles/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
+	    $(filter-out $(B)/obj/shim/vmem/virtual_%.o $(B)/obj/shim/vmem/pointer_%.o $(B)/obj/shim/remake/%.o $(B)/obj/shim/handles/virtual_%.o,$(SHIM_OBJECTS)) $(CORE_OBJECTS) $(CORE_LIBS) -lm -o $@
 DRIVER_HOOKS_FLAGS = $(BASE_CFLAGS) $(CUDA_CFLAGS) -Wno-deprecated-declarations $(CFLAGS)
 $(B)/test/shim/test_driver_hooks: test/shim/test_driver_hooks.c $(C)/one_convolution.o $(C)/one_graph.o $(SIM_LIBS)
 	@mkdir -p $(@D)

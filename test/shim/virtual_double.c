@@ -7,6 +7,7 @@
 #include "shim/real/process.h"
 #include "shim/real/real.h"
 #include "shim/handles/virtual_addresses.h"
+#include "shim/remake/remake.h"
 #include "shim/vmem/virtual_aside.h"
 #include "shim/vmem/virtual_workspaces.h"
 #include "shim/vmem/virtual_pointers.h"
@@ -608,4 +609,14 @@ CUresult mdnn_virtual_copy_out(CUdeviceptr address, CUdeviceptr to, uint64_t byt
 {
     (void)address, (void)to, (void)bytes;
     return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+void mdnn_remake_note_launch(mdnn_virtual_operation_t *operation, mdnn_launch_t *launch,
+                             const void *caller)
+{
+    (void)operation, (void)launch, (void)caller;
+}
+
+void mdnn_remake_code_ends(void)
+{
 }

@@ -140,6 +140,7 @@ CUresult sim_initialise(void)
     CUresult result = sim_map_init(sim_engine.mode == SIM_COMPUTE);
     sim_register_accumulate();
     sim_register_hold();
+    sim_register_compare();
     sim_register_copy_kernel();
     sim_engine.initialised = result == CUDA_SUCCESS;
     return result;

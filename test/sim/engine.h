@@ -424,6 +424,7 @@ void sim_modules_end(uint64_t context_id); /* with their context */
 /* The kernels that the library under test ships as PTX. */
 void sim_register_accumulate(void);
 void sim_register_hold(void);
+void sim_register_compare(void);
 void sim_register_copy_kernel(void);
 /* How long `kernel` holds its stream by what it was told; 0: it is another one. */
 double sim_hold_us(const sim_kernel_t *kernel, const void *parameters);

@@ -2,7 +2,7 @@
 # linked with them as with the real ones. $(SIM_LINK) links such a program; run it with
 # LD_LIBRARY_PATH=$(B)/sim. cudnn.mk adds libcudnn.so.9.
 
-SIM_DRIVER_SOURCES := $(addprefix test/sim/,accumulate.c array.c capture.c clock.c copy.c copy_kernel.c device.c engine.c entry.c fault.c hold.c \
+SIM_DRIVER_SOURCES := $(addprefix test/sim/,accumulate.c array.c capture.c clock.c compare.c copy.c copy_kernel.c device.c engine.c entry.c fault.c hold.c \
     graph_memory.c map.c memory.c module.c pool.c schedule.c share.c stream.c tensor_map.c texture.c value.c vmm.c work.c)
 SIM_RUNTIME_SOURCES := $(addprefix test/sim/,runtime.c runtime_driver.c runtime_memory.c runtime_own.c)
 SIM_DRIVER_OBJECTS := $(SIM_DRIVER_SOURCES:%.c=$(B)/sim/obj/%.o)

@@ -1,0 +1,42 @@
+#include "shim/remake/launch_keys.h"
+
+#include <stdlib.h>
+
+enum { BUCKETS = 4096, MOST_KEYS = 65536 };
+
+static mdnn_launch_key_t *buckets[BUCKETS];
+static uint32_t key_count;
+
+mdnn_launch_key_t *mdnn_launch_key(const uint64_t hash[2], uint32_t operand_count, bool *is_new)
+{
+    mdnn_launch_key_t **const bucket = &buckets[hash[0] % BUCKETS];
+    *is_new = false;
+    for (mdnn_launch_key_t *key = *bucket; key; key = key->next)
+        if (key->hash[0] == hash[0] && key->hash[1] == hash[1] &&
+            key->operand_count == operand_count)
+            return key;
+    if (key_count == MOST_KEYS)
+        return NULL;
+    mdnn_launch_key_t *const key = calloc(1, sizeof *key + operand_count * sizeof key->operands[0]);
+    if (!key)
+        return NULL;
+    key->hash[0] = hash[0];
+    key->hash[1] = hash[1];
+    key->operand_count = operand_count;
+    key->barred = MDNN_REMAKE_proven;
+    key->next = *bucket;
+    *bucket = key;
+    key_count++;
+    *is_new = true;
+    return key;
+}
+
+bool mdnn_launch_key_reads(const mdnn_launch_key_t *key, uint32_t operand)
+{
+    return key->watches >= MDNN_REMAKE_WATCHES && !key->operands[operand].changed;
+}
+
+bool mdnn_launch_key_is_proven(const mdnn_launch_key_t *key, uint32_t operand)
+{
+    return key->barred == MDNN_REMAKE_proven && key->operands[operand].proofs >= MDNN_REMAKE_PROOFS;
+}

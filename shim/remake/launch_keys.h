@@ -1,0 +1,42 @@
+/* What is known of the launches of one key (shim/remake/recorded_launch.h). The caller holds the lock. */
+#ifndef MDNN_LAUNCH_KEYS_H
+#define MDNN_LAUNCH_KEYS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum mdnn_remake_outcome {
+#define REMAKE_OUTCOME(name, words) MDNN_REMAKE_##name,
+#include "config/remake_outcomes.def"
+    MDNN_REMAKE_OUTCOMES
+} mdnn_remake_outcome_t;
+
+/* So many launches are watched: what all of them left unchanged counts as only read. And so many proofs of one result
+ * must find the same bytes: the first over its own content, the others over what it is not. */
+enum { MDNN_REMAKE_WATCHES = 3, MDNN_REMAKE_PROOFS = 3, MDNN_REMAKE_OPERANDS = 256 };
+
+typedef struct mdnn_key_operand {
+    bool changed;   /* a launch was seen to change it */
+    uint8_t proofs; /* that found the same bytes, with this operand as the wanted one */
+} mdnn_key_operand_t;
+
+typedef struct mdnn_launch_key {
+    struct mdnn_launch_key *next; /* in its bucket */
+    uint64_t hash[2];
+    uint32_t watches, watching; /* that are over, and whose result is not known yet */
+    bool proving;               /* a proof's result is not known yet */
+    bool counted;               /* among those of which a result was proven */
+    /* Why launches of this key are not made again; MDNN_REMAKE_proven: nothing speaks against it. */
+    mdnn_remake_outcome_t barred;
+    double replay_us; /* 0: unknown */
+    uint32_t operand_count;
+    mdnn_key_operand_t operands[];
+} mdnn_launch_key_t;
+
+/* The key's entry, which lives as long as the process. NULL: too many, or memory is short. *is_new. */
+mdnn_launch_key_t *mdnn_launch_key(const uint64_t hash[2], uint32_t operand_count, bool *is_new);
+/* Whether launches of the key only read the operand. */
+bool mdnn_launch_key_reads(const mdnn_launch_key_t *key, uint32_t operand);
+bool mdnn_launch_key_is_proven(const mdnn_launch_key_t *key, uint32_t operand);
+
+#endif

@@ -1,0 +1,50 @@
+/* Which launch may have made the content of each range. A range is the memory of one allocation; each write, and whatever
+ * may be one, gives its content another number. A launch is made again only while everything that it names has the
+ * numbers that it had when the launch was over. The caller holds the lock. */
+#ifndef MDNN_MADE_VALUES_H
+#define MDNN_MADE_VALUES_H
+
+#include "offload/memory/memory.h"
+#include "shim/remake/launch_keys.h"
+#include "shim/remake/recorded_launch.h"
+
+typedef struct mdnn_recipe_operand {
+    uint64_t start, bytes;
+    uint64_t number;  /* of the allocation */
+    uint64_t version; /* of its content, after the launch */
+} mdnn_recipe_operand_t;
+
+/* A launch with all that it names. Counted; owns the launch. */
+typedef struct mdnn_recipe {
+    uint32_t references;
+    mdnn_recorded_launch_t *launch;
+    mdnn_launch_key_t *key;
+    uint64_t code;    /* how often code had been unloaded */
+    uint64_t unknown; /* how many operations had written nobody knows what */
+    uint32_t operand_count;
+    mdnn_recipe_operand_t operands[];
+} mdnn_recipe_t;
+
+/* Begins with one reference. NULL: memory is short. */
+mdnn_recipe_t *mdnn_recipe_create(uint32_t operand_count);
+void mdnn_recipe_drop(mdnn_recipe_t *recipe); /* accepts NULL */
+
+typedef struct mdnn_made_value {
+    uint64_t start; /* 0: the place is empty */
+    uint64_t number, bytes, version;
+    mdnn_recipe_t *recipe; /* NULL: there is none, for this reason: */
+    mdnn_remake_outcome_t why;
+    bool judged; /* an operation has named this content */
+} mdnn_made_value_t;
+
+/* The entry of a live range; valid until another range gets its first entry. NULL: nothing lives there, or memory is
+ * short. */
+mdnn_made_value_t *mdnn_made_value(const mdnn_memory_t *memory, uint64_t address);
+/* Its content is new. `recipe` may be NULL; it gets one more reference. */
+void mdnn_made_value_written(mdnn_made_value_t *value, mdnn_recipe_t *recipe,
+                             mdnn_remake_outcome_t why);
+/* Whether all that the recipe names is as it was: proven, input_changed or input_gone. */
+mdnn_remake_outcome_t mdnn_recipe_is_ready(const mdnn_memory_t *memory,
+                                           const mdnn_recipe_t *recipe);
+
+#endif

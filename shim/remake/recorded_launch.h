@@ -1,0 +1,27 @@
+/* A launch that can be made again: a copy of all that the program gave the driver. Its parameters are copied bytes, so it
+ * uses the same addresses. */
+#ifndef MDNN_RECORDED_LAUNCH_H
+#define MDNN_RECORDED_LAUNCH_H
+
+#include "shim/real/real.h"
+#include "shim/vmem/virtual_watch.h"
+
+typedef struct mdnn_recorded_launch mdnn_recorded_launch_t;
+
+/* NULL: attributes or parameters are not known, or memory is short. */
+mdnn_recorded_launch_t *mdnn_recorded_launch_make(const mdnn_launch_t *launch);
+void mdnn_recorded_launch_free(mdnn_recorded_launch_t *launch); /* accepts NULL */
+/* Enqueues it once more. An attribute that lets it overlap with its predecessor is left out, since that is another one
+ * now. */
+CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
+                                     const mdnn_recorded_launch_t *launch, CUstream stream);
+
+/* Whether that word of a parameter lies in live memory: which of the operands that is, and how far behind its start. */
+typedef bool (*mdnn_find_operand_t)(void *context, uint64_t word, uint32_t *operand,
+                                    uint64_t *offset);
+/* Calls `find` for each word that may be an address, in order. The key is a hash of the kernel, the shape of the launch,
+ * and its parameters with such words replaced by their operands, so it is the same in each iteration. */
+void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
+                              void *context, uint64_t key[2]);
+
+#endif
