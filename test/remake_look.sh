@@ -71,10 +71,31 @@ left_out_is_said() {
     [ $? = 1 ] && [ "$(grep -c 'left out: .* no time left' "$OUT/printed")" = 4 ]
 }
 
-plan 5
+# Of a file that a GPU wrote.
+proofs_are_shown() {
+    python3 - "$OUT/proofs.json" <<'END_PYTHON' && scripts/gpu/remake-look --table "$OUT/proofs.json" >"$OUT/printed" &&
+import json, re, sys
+names = re.findall(r'REMAKE_OUTCOME\((\w+)', open("config/remake_outcomes.def").read())
+each = {f"remake_{name}{what}": 0 for name in names for what in ("", "_bytes")}
+each |= {"remake_proven": 30, "remake_proven_bytes": 3 << 30, "remake_ms": 6, "remake_differs": 2, "remake_differs_bytes": 1 << 29,
+         "remake_proofs": 90, "remake_differences": 2}
+row = {"part": "proofs", "network": "vgg16", "batch": 128, "same_losses": True, "iterations": 24, "found": each, "each": each}
+json.dump({"rows": [row], "left_out": []}, open(sys.argv[1], "w"))
+END_PYTHON
+        grep -q '^vgg16 b128 | stock | 32 | 30 | 3.00 | 2.00 | 2 of 90 | differs 0.50$' "$OUT/printed"
+}
+
+proofs_without_a_build() {
+    scripts/gpu/remake-look --part proofs --network vgg16 --build "$OUT/build" >"$OUT/printed" 2>&1
+    [ $? = 1 ] && grep -q '^left out: proofs vgg16: ' "$OUT/printed"
+}
+
+plan 7
 check "a record says what could be remade within which budget" survey_of_a_record
 check "so does one that the library wrote on the simulated GPU" survey_of_a_run
 check "what is no record is refused" bad_records_are_refused
 check "remake-look records networks and surveys them" records_are_surveyed
 check "what was left out is said" left_out_is_said
+check "proofs are shown as a table" proofs_are_shown
+check "without a build they are left out" proofs_without_a_build
 finish
