@@ -23,7 +23,7 @@ proves() {
 proven="memory['remake_proven'] > 5 and memory['remake_differences'] == 0 and memory['remake_keys_proven'] == 2"
 only_other="memory['remake_differences'] == 1 and memory['remake_keys_proven'] == 1"
 
-plan 17
+plan 18
 check 'a kernel that writes all of its result' proves map "$proven and memory['remake_ms'] > 0"
 check 'one that works in place' proves clamp "$only_other and memory['remake_old_content'] > 3"
 check 'one that adds to its result' proves add "$only_other and memory['remake_differs'] > 3"
@@ -47,4 +47,9 @@ off() { # the option is off unless it is set
     under $((64 * mebibyte)) "$remake" map >/dev/null && holds "memory['remake_keys'] == 0 and memory['remake_no_kernel'] == 0"
 }
 check 'nothing of that by default' off
+trains() { # cuDNN's kernels are not made again, but the program's memory is watched all the same
+    train "$TMPDIR/a.json" && MICRODNN_MEMORY_REMAKE=prove && export MICRODNN_MEMORY_REMAKE &&
+        trains_under $((512 * mebibyte)) 1 auto "memory['remake_library'] > 0 and memory['remake_differences'] == 0"
+}
+check 'a training has the same losses' trains
 finish

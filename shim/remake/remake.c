@@ -21,7 +21,8 @@ enum { LARGE_BYTES = 1 << 20 };
 /* Locked. */
 static mdnn_lock_t lock = MDNN_LOCK_INIT(REMAKE);
 static struct {
-    int ordinal;           /* of the device that takes part; -1: none yet */
+    /* Of the device that takes part; -1: none yet. Read without the lock, too. */
+    _Atomic int ordinal;
     mdnn_memory_t *memory; /* that the device had when it was seen last */
     unsigned looks;        /* operations that were looked at */
     unsigned flying;       /* operations between before and after */
