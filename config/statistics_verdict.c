@@ -239,6 +239,17 @@ static void put_refused(mdnn_verdict_lines_t *verdict, const mdnn_memory_statist
             size_of(budget_bytes).text);
 }
 
+/* The times above are then of what the program did instead: of slower convolutions, say. */
+static void put_done_without(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
+{
+    put(verdict, true,
+        "%" PRIu64 " request%s, such as for workspace, found no room, and the program did without, "
+        "which may be slower",
+        numbers->refused_optional, numbers->refused_optional == 1 ? "" : "s");
+    if (numbers->refused_budget_bytes > numbers->budget_bytes)
+        put(verdict, false, "; %s would have room", size_of(numbers->refused_budget_bytes).text);
+}
+
 /* What should be known, the worst first. */
 static void put_trouble(mdnn_verdict_lines_t *verdict, const mdnn_memory_statistics_t *numbers)
 {
@@ -254,6 +265,8 @@ static void put_trouble(mdnn_verdict_lines_t *verdict, const mdnn_memory_statist
             "%s would hold each of them",
             numbers->tail_operations, numbers->tail_operations == 1 ? "" : "s",
             size_of(numbers->whole_budget_bytes).text);
+    else if (numbers->refused_optional > 0)
+        put_done_without(verdict, numbers);
 }
 
 void mdnn_verdict_add_device(mdnn_verdict_lines_t *verdict, int device,

@@ -142,6 +142,10 @@ static void trouble_has_a_line(void **state)
     mdnn_verdict_lines_t verdict = verdict_of(&numbers);
     assert_string_equal(verdict.lines[2], "12 operations needed more than the budget and used host "
                                           "memory, which is slow; 7 GiB would hold each of them");
+    numbers.tail_operations = 0;
+    verdict = verdict_of(&numbers);
+    assert_string_equal(verdict.lines[2], "3 requests, such as for workspace, found no room, and the "
+                                          "program did without, which may be slower");
     numbers.refused = 5;
     numbers.refused_budget_bytes = 20 * gib;
     verdict = verdict_of(&numbers);
@@ -157,6 +161,11 @@ static void trouble_has_a_line(void **state)
     assert_string_equal(verdict.lines[2],
                         "1 request was refused; at least 18 GiB of pinned host memory "
                         "would be needed ([memory] host_limit)");
+    numbers.refused = numbers.refused_optional = 1;
+    verdict = verdict_of(&numbers);
+    assert_string_equal(verdict.lines[2],
+                        "1 request, such as for workspace, found no room, and the program did "
+                        "without, which may be slower; 20 GiB would have room");
 }
 
 /* A program that ends in its first iteration has repeated nothing but loops of its searches. */
