@@ -8,9 +8,9 @@ LONG_TESTS := $(patsubst %,test/%.sh,every_fault packages demo page_commands tra
     sim/test_backend_real shim/test_engines_real shim/test_graph_follow_real)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
-TEST_DEPS += $(B)/test/bench/bench_verdict
-TESTS += test/forecasts.sh test/packing_look.sh test/remake_look.sh
-LONG_TESTS += test/packing_look.sh test/remake_look.sh
+TEST_DEPS += $(B)/test/bench/bench_verdict $(B)/test/bench/bench_records
+TESTS += test/forecasts.sh test/packing_look.sh test/remake_look.sh test/plans_table.sh
+LONG_TESTS += test/packing_look.sh test/remake_look.sh test/plans_table.sh
 
 # Compiled of several sources at once, these have no list of their headers.
 $(filter $(B)/test/shim/%,$(TESTS) $(TEST_DEPS)): $(wildcard config/*.h config/*.def config/node/*.h optimizer/*.h offload/*/*.h \

@@ -1,5 +1,6 @@
 #include "offload/plan/best_plan.h"
 
+#include "offload/plan/certificate.h"
 #include "offload/plan/ranks_plan.h"
 
 /* Parts of ranges are a budget's share this large, or more, */
@@ -100,14 +101,26 @@ static void try_parts(const mdnn_best_plan_request_t *request, mdnn_parts_t *who
     mdnn_parts_fini(&parts);
 }
 
-mdnn_status_t mdnn_best_plan(const mdnn_best_plan_request_t *request, mdnn_parts_t *parts,
+/* Of any schedule, whatever parts it moves. Where ranks share the link, each has a bound of its own. */
+static mdnn_status_t bound(mdnn_best_plan_request_t *request)
+{
+    mdnn_move_plan_request_t *const plan = &request->plan;
+    if (plan->ranks.count > 1 || plan->ranks.others > 0)
+        return MDNN_STATUS_OK;
+    return mdnn_certificate(plan->period, &plan->link, plan->budget_bytes, request->chunk_bytes,
+                            &plan->link_bound_us);
+}
+
+mdnn_status_t mdnn_best_plan(const mdnn_best_plan_request_t *asked, mdnn_parts_t *parts,
                              mdnn_move_plan_t *plan)
 {
+    mdnn_best_plan_request_t request = *asked;
     mdnn_parts_t wholes = {0};
     mdnn_move_plan_t whole = {0};
-    MDNN_TRY(cut(request, UINT64_MAX, &wholes));
-    MDNN_TRY(plan_parts(request, &wholes, &whole));
-    try_parts(request, &wholes, &whole);
+    MDNN_TRY(bound(&request));
+    MDNN_TRY(cut(&request, UINT64_MAX, &wholes));
+    MDNN_TRY(plan_parts(&request, &wholes, &whole));
+    try_parts(&request, &wholes, &whole);
     *parts = wholes;
     *plan = whole;
     return MDNN_STATUS_OK;

@@ -4,12 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLACES = 64, CUTS = 128 };
+enum { PLACES = 32, CUTS = 64, CLASSES = 96 };
+static const double CLASSES_OF_A_BYTE = 48;
+
+/* Bytes by what they cost to be away: for each byte of class k the link carries k / 48 of a byte or a little more, in the
+ * last class perhaps much more. */
+typedef struct amounts {
+    double of_class[CLASSES];
+} amounts_t;
 
 typedef struct certificate {
     const mdnn_period_t *period;
-    uint64_t budget_bytes;
+    uint64_t budget_bytes, chunk_bytes;
     double out_rate, in_rate;
+    double latency_bytes; /* the link could carry so many while a copy starts */
     mdnn_gap_t *gaps;
     size_t gap_count;
     uint64_t *live_bytes;
@@ -18,10 +26,10 @@ typedef struct certificate {
      * behind the next, and end before ends[y], not before the one before it; row and column 0: any time. */
     int32_t begins[CUTS], ends[CUTS];
     uint32_t begin_count, end_count;
-    double bytes[CUTS + 1][CUTS + 1];
-    double always_bytes;  /* of gaps without a use */
-    double padding_bytes; /* of all gaps around the place, which may be away without a copy */
-    int32_t *positions;   /* scratch: of gap_count */
+    amounts_t bytes[CUTS + 1][CUTS + 1];
+    amounts_t all_bytes; /* of all gaps around the place */
+    double always_bytes; /* of gaps without a use, which may be away without a copy */
+    int32_t *positions;  /* scratch: of gap_count */
     struct window {
         uint32_t first, last; /* the waits before these operations, and those between, */
         double wait_us;       /* are at least so long together */
@@ -118,13 +126,48 @@ static void choose_cuts(certificate_t *certificate, int32_t place)
     certificate->end_count = spread(certificate->positions, ends, certificate->ends);
 }
 
-/* bytes[x][y]: x cuts are at or before the gap's beginning; y cuts are before its end. Only what is copied counts. */
+static void add(amounts_t *to, const amounts_t *amounts)
+{
+    for (unsigned k = 0; k < CLASSES; k++)
+        to->of_class[k] += amounts->of_class[k];
+}
+
+/* `bytes` at the end of the range, or before that. If a share of a range is away, its copies cost at least the same share
+ * of one latency. */
+static void add_bytes(const certificate_t *certificate, const mdnn_period_range_t *range,
+                      uint64_t bytes, uint64_t copied_bytes, amounts_t *to)
+{
+    if (bytes == 0)
+        return;
+    const double cost =
+        (double)copied_bytes / (double)bytes + certificate->latency_bytes / (double)range->bytes;
+    to->of_class[(unsigned)fmin(cost * CLASSES_OF_A_BYTE, CLASSES - 1)] += (double)bytes;
+}
+
+/* Padding is the end of a range. Its whole chunks are away without a copy, and the rest of it with the content of its
+ * chunk. Without a size of chunks, ranges are away as a whole. */
+static amounts_t amounts_of(const certificate_t *certificate, const mdnn_period_range_t *range)
+{
+    const uint64_t chunk = certificate->chunk_bytes > 0 ? certificate->chunk_bytes : range->bytes;
+    const uint64_t empty = chunk > 0 ? range->padding_bytes / chunk * chunk : 0;
+    const uint64_t rest = range->padding_bytes - empty, before = range->bytes - empty;
+    const uint64_t mixed = rest == 0 ? 0 : chunk < before ? chunk : before;
+    amounts_t amounts = {{0}};
+    add_bytes(certificate, range, empty, 0, &amounts);
+    add_bytes(certificate, range, mixed, mixed - rest, &amounts);
+    add_bytes(certificate, range, before - mixed, before - mixed, &amounts);
+    return amounts;
+}
+
+/* bytes[x][y]: x cuts are at or before the gap's beginning; y cuts are before its end. */
 static void sort_gaps(certificate_t *certificate, int32_t place)
 {
     int32_t begin, end;
-    memset(certificate->bytes, 0, sizeof certificate->bytes);
+    for (uint32_t x = 0; x <= certificate->begin_count; x++)
+        memset(certificate->bytes[x], 0,
+               (certificate->end_count + 1) * sizeof *certificate->bytes[x]);
+    certificate->all_bytes = (amounts_t){{0}};
     certificate->always_bytes = 0;
-    certificate->padding_bytes = 0;
     for (size_t g = 0; g < certificate->gap_count; g++) {
         const mdnn_gap_t *const gap = &certificate->gaps[g];
         const mdnn_period_range_t *const range = &certificate->period->ranges[gap->range];
@@ -132,11 +175,28 @@ static void sort_gaps(certificate_t *certificate, int32_t place)
             certificate->always_bytes += (double)range->bytes;
         if (!is_around(certificate, gap, place, &begin, &end))
             continue;
+        const amounts_t amounts = amounts_of(certificate, range);
         const uint32_t x = cuts_until(certificate->begins, certificate->begin_count, begin);
         const uint32_t y = cuts_until(certificate->ends, certificate->end_count, end - 1);
-        certificate->bytes[x][y] += (double)mdnn_range_copied_bytes(range);
-        certificate->padding_bytes += (double)range->padding_bytes;
+        add(&certificate->bytes[x][y], &amounts);
+        add(&certificate->all_bytes, &amounts);
     }
+}
+
+/* Bytes that the link must carry, or could carry in the time, so that `missing` bytes are away, if `rest` may be away
+ * without a copy that counts. */
+static double carried_bytes(const certificate_t *certificate, double missing, const amounts_t *rest)
+{
+    double carried = 0, lacking = missing - certificate->always_bytes;
+    for (unsigned k = 0; k < CLASSES; k++)
+        lacking -= rest->of_class[k];
+    for (unsigned k = 0; k < CLASSES && lacking > 0; k++) {
+        const double there = certificate->all_bytes.of_class[k] - rest->of_class[k];
+        const double taken = fmin(lacking, fmax(there, 0));
+        carried += taken * k / CLASSES_OF_A_BYTE;
+        lacking -= taken;
+    }
+    return carried + fmax(lacking, 0);
 }
 
 /* ---- cuts ---- */
@@ -164,19 +224,19 @@ static double least_wait(const certificate_t *certificate, uint32_t place, doubl
     /* What is away when the operation begins may come back while it runs, and others leave meanwhile. */
     const double meanwhile = own_us * fmin(certificate->out_rate, certificate->in_rate);
     const uint32_t xs = certificate->begin_count, ys = certificate->end_count;
-    double below[CUTS + 1] = {0}; /* by column: of rows before x */
+    amounts_t below[CUTS + 1] = {{{0}}}; /* by column: of rows before x */
     double out_alone = 0, in_alone = 0, both = 0;
     for (uint32_t x = 1; x <= xs + 1; x++) {
         for (uint32_t y = 0; y <= ys; y++)
-            below[y] += certificate->bytes[x - 1][y];
+            add(&below[y], &certificate->bytes[x - 1][y]);
         const bool last = x > xs; /* no cut out: every row counts */
         const double out = last ? 0 : out_bytes(certificate, x, place);
-        double rest = certificate->always_bytes; /* and of columns from y on */
+        amounts_t rest = {{0}}; /* of columns from y on */
         for (uint32_t y = ys + 1; y-- > 0;) {
-            rest += below[y];
+            add(&rest, &below[y]);
             /* Columns y to ys end at cut y or behind it; before cut y + 1 lies what ends earlier. */
             const double in = y == 0 ? 0 : in_bytes(certificate, y, place);
-            const double lacking = missing - rest - out - in;
+            const double lacking = carried_bytes(certificate, missing, &rest) - out - in;
             if (last && y > 0)
                 in_alone = fmax(in_alone, lacking / certificate->in_rate);
             else if (!last && y == 0)
@@ -201,19 +261,23 @@ static void add_window(certificate_t *certificate, uint32_t first, uint32_t last
 static void add_windows(certificate_t *certificate, uint32_t place, double missing)
 {
     const uint32_t xs = certificate->begin_count, ys = certificate->end_count;
-    double rest = certificate->always_bytes;
+    amounts_t rest = {{0}};
     for (uint32_t x = 1; x <= xs; x++) { /* rows before x begin earlier */
         for (uint32_t y = 0; y <= ys; y++)
-            rest += certificate->bytes[x - 1][y];
+            add(&rest, &certificate->bytes[x - 1][y]);
+        const double lacking =
+            carried_bytes(certificate, missing, &rest) - out_bytes(certificate, x, place);
         add_window(certificate, (uint32_t)certificate->begins[x - 1] + 1, place,
-                   (missing - rest - out_bytes(certificate, x, place)) / certificate->out_rate);
+                   lacking / certificate->out_rate);
     }
-    rest = certificate->always_bytes;
+    rest = (amounts_t){{0}};
     for (uint32_t y = ys; y > 0; y--) { /* columns from y on end later */
         for (uint32_t x = 0; x <= xs; x++)
-            rest += certificate->bytes[x][y];
+            add(&rest, &certificate->bytes[x][y]);
+        const double lacking =
+            carried_bytes(certificate, missing, &rest) - in_bytes(certificate, y, place);
         add_window(certificate, place + 1, (uint32_t)certificate->ends[y - 1],
-                   (missing - rest - in_bytes(certificate, y, place)) / certificate->in_rate);
+                   lacking / certificate->in_rate);
     }
 }
 
@@ -254,18 +318,17 @@ static double place_us(certificate_t *certificate, uint32_t place)
     sort_gaps(certificate, (int32_t)place);
     add_windows(
         certificate, place,
-        missing_bytes(certificate, place, mdnn_operation_smallest(certificate->period, place)) -
-            certificate->padding_bytes);
+        missing_bytes(certificate, place, mdnn_operation_smallest(certificate->period, place)));
     for (uint32_t v = 0; v < variants; v++) {
         const double own_us = variants_of(certificate, place)[v].time_us;
-        const double missing = missing_bytes(certificate, place, v) - certificate->padding_bytes;
+        const double missing = missing_bytes(certificate, place, v);
         const double wait_us = missing > 0 ? least_wait(certificate, place, missing, own_us) : 0;
         least_us = fmin(least_us, own_us - fastest_us(certificate, place) + wait_us);
     }
     return least_us;
 }
 
-/* Of each 64th of the period the operation at which most is missing. */
+/* Of each 32nd of the period the operation at which most is missing. */
 static double best_place_us(certificate_t *certificate)
 {
     const uint32_t count = certificate->period->operation_count;
@@ -307,7 +370,7 @@ static mdnn_status_t prepare(certificate_t *certificate)
 }
 
 mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
-                               uint64_t budget_bytes, double *least_us)
+                               uint64_t budget_bytes, uint64_t chunk_bytes, double *least_us)
 {
     if (!(link->out_bytes_per_us > 0 && link->in_bytes_per_us > 0))
         return MDNN_STATUS_INVALID_ARGUMENT;
@@ -316,8 +379,11 @@ mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *l
         return MDNN_STATUS_OUT_OF_MEMORY;
     certificate->period = period;
     certificate->budget_bytes = budget_bytes;
+    certificate->chunk_bytes = chunk_bytes;
     certificate->out_rate = fmax(link->out_bytes_per_us, link->out_duplex_bytes_per_us);
     certificate->in_rate = fmax(link->in_bytes_per_us, link->in_duplex_bytes_per_us);
+    certificate->latency_bytes =
+        link->latency_us * fmin(link->out_bytes_per_us, link->in_bytes_per_us);
     double *const most_us = calloc((size_t)period->operation_count + 2, sizeof *most_us);
     const mdnn_status_t status = most_us ? prepare(certificate) : MDNN_STATUS_OUT_OF_MEMORY;
     if (status == MDNN_STATUS_OK) {

@@ -6,12 +6,14 @@
 
 /* While operation i runs, the bytes beyond the budget are away. Each of them lies in a gap around i (mdnn_gap_t). It
  * crosses the link after the last use before i, and again before the next use after i, unless it is padding, which
- * nobody copies. Ranges may be cut at will here, so all padding is away first; x(g) more bytes of the range of gap g
- * are away. In an iteration that waits Wb before i and Wa after it, the first line holds when i begins and the second
- * when i ends (what is away may change in between):
+ * nobody copies. Here ranges may be cut between chunks, and chunks at will; so padding is away only with its chunk. x(g)
+ * bytes of the range of gap g are away, and the link carries c(g) for them: the content of the chunks that cost least,
+ * and the same share of what it could carry during the latency of a copy as x(g) is of the range, since no range moves
+ * without a copy. In an iteration that waits Wb before i and Wa after it, the first line holds when i begins and the
+ * second when i ends (what is away may change in between):
  *
- *     sum over gaps that begin after a of x(g)   <=  out rate * (time from a to i + Wb)    for each a before i
- *     sum over gaps that end before b of x(g)    <=  in rate * (time from i to b + Wa)     for each b after i
+ *     sum over gaps that begin after a of c(g)   <=  out rate * (time from a to i + Wb)    for each a before i
+ *     sum over gaps that end before b of c(g)    <=  in rate * (time from i to b + Wa)     for each b after i
  *
  * This is a flow from operations before i through gaps to operations after it, so it can carry what is needed if and
  * only if each cut can, and a cut is given by one a and one b. That gives a least Wb + Wa without solving anything, and
@@ -21,13 +23,15 @@
  * for the variant of i that makes this least. A cut that counts only the copies out, or only those in, gives a lower
  * bound of the sum of the waits between a and i, or between i and b; these two operations are its window. The waits of
  * windows that do not overlap add up, even if the windows belong to different operations i. So the certificate also
- * looks for the set of such windows that has the largest sum of waits. It divides the period into up to 64 parts, and
+ * looks for the set of such windows that has the largest sum of waits. It divides the period into up to 32 parts, and
  * looks in each at the operation i that exceeds the budget by the most bytes. It ignores two facts, each of which can
  * only make an iteration longer: ranges move as a whole, and copies to the host slow down copies to the device.
  *
- * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. Time: O(operations + 64 * number of gaps), without the time
- * to find the gaps. */
+ * With chunk_bytes 0, ranges move as a whole.
+ *
+ * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. Time: O(operations + 32 * number of gaps), without the time
+ * to find the gaps; one or two hundredths of a second for some thousand operations. */
 mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
-                               uint64_t budget_bytes, double *least_us);
+                               uint64_t budget_bytes, uint64_t chunk_bytes, double *least_us);
 
 #endif

@@ -95,7 +95,7 @@ mdnn_status_t mdnn_move_plan_exhaustive(const mdnn_move_plan_request_t *request,
                              .variants = request->variants};
     search_t search = {.request = request, .period = request->period, .plan = &made};
     MDNN_TRY(mdnn_period_floor(request->period, &made.floor_bytes));
-    MDNN_TRY(mdnn_certificate(request->period, &request->link, request->budget_bytes,
+    MDNN_TRY(mdnn_certificate(request->period, &request->link, request->budget_bytes, 0,
                               &made.link_bound_us));
     MDNN_TRY(mdnn_period_gaps(search.period, &search.gaps, &search.gap_count));
     mdnn_status_t status = MDNN_STATUS_UNSUPPORTED;

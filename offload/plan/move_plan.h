@@ -37,8 +37,10 @@ typedef struct mdnn_move_plan_request {
     mdnn_variants_t variants;
     mdnn_link_t link;
     uint64_t budget_bytes;
+    double link_bound_us;        /* if the caller knows one (mdnn_certificate); 0: it does not */
     uint64_t host_limit_bytes;   /* for host copies; UINT64_MAX: none */
     uint32_t effort;             /* auto: how many replays it may use; 0: 200 */
+    uint32_t seed;               /* auto: another one begins the search with other scores */
     const atomic_bool *unwanted; /* another thread sets it to cancel; may be NULL */
     mdnn_plan_ranks_t ranks;
     const mdnn_plan_beside_t *beside; /* set by mdnn_ranks_plan; NULL: nothing else runs */

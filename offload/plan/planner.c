@@ -34,8 +34,10 @@ mdnn_status_t mdnn_move_plan(const mdnn_move_plan_request_t *request, mdnn_move_
         *plan = made;
         return MDNN_STATUS_OK;
     }
-    MDNN_TRY(mdnn_certificate(request->period, &request->link, request->budget_bytes,
-                              &made.link_bound_us));
+    made.link_bound_us = request->link_bound_us;
+    if (!(made.link_bound_us > 0))
+        MDNN_TRY(mdnn_certificate(request->period, &request->link, request->budget_bytes, 0,
+                                  &made.link_bound_us));
     const mdnn_status_t status = policies[request->policy](request, &made);
     if (status != MDNN_STATUS_OK || made.verdict != MDNN_VERDICT_FITS)
         mdnn_schedule_fini(&made.schedule);

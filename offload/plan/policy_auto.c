@@ -345,6 +345,11 @@ static bool is_at_bound(const chooser_t *chooser)
            chooser->plan->predicted.time_us <= chooser->plan->link_bound_us * (1 + 1e-9);
 }
 
+static uint64_t seed_of(const chooser_t *chooser, uint32_t number)
+{
+    return (uint64_t)chooser->request->seed << 32 | number;
+}
+
 static mdnn_status_t try_rules(chooser_t *chooser, recipe_t *best)
 {
     for (unsigned i = 0; i < MDNN_GAP_RULE_COUNT * 8; i++) {
@@ -354,7 +359,8 @@ static mdnn_status_t try_rules(chooser_t *chooser, recipe_t *best)
                                  .from_peak = i & 1,
                                  .slower = i & 2,
                                  .early = i & 4,
-                                 .seed = i};
+                                 .noise = chooser->request->seed > 0 ? 0.5 : 0,
+                                 .seed = seed_of(chooser, i)};
         bool better;
         MDNN_TRY(attempt(chooser, &recipe, &better));
         if (better)
@@ -430,7 +436,7 @@ static mdnn_status_t shake(chooser_t *chooser)
                                  .slower = tries & 8,
                                  .early = tries & 16,
                                  .noise = 0.25 * (double)(1 + tries % 12),
-                                 .seed = tries};
+                                 .seed = seed_of(chooser, tries)};
         bool better;
         MDNN_TRY(attempt(chooser, &recipe, &better));
     }
