@@ -79,10 +79,14 @@ names = re.findall(r'REMAKE_OUTCOME\((\w+)', open("config/remake_outcomes.def").
 each = {f"remake_{name}{what}": 0 for name in names for what in ("", "_bytes")}
 each |= {"remake_proven": 30, "remake_proven_bytes": 3 << 30, "remake_ms": 6, "remake_differs": 2, "remake_differs_bytes": 1 << 29,
          "remake_proofs": 90, "remake_differences": 2}
-row = {"part": "proofs", "network": "vgg16", "batch": 128, "same_losses": True, "iterations": 24, "found": each, "each": each}
+row = {"part": "proofs", "network": "vgg16", "batch": 128, "losses": "stock", "iterations": 24, "found": each, "each": each}
 json.dump({"rows": [row], "left_out": []}, open(sys.argv[1], "w"))
 END_PYTHON
         grep -q '^vgg16 b128 | stock | 32 | 30 | 3.00 | 2.00 | 2 of 90 | differs 0.50$' "$OUT/printed"
+}
+
+page_of_proofs() {
+    scripts/remake-table --page "$OUT/remaking.md" && diff docs/benchmarks/remaking.md "$OUT/remaking.md"
 }
 
 proofs_without_a_build() {
@@ -90,12 +94,13 @@ proofs_without_a_build() {
     [ $? = 1 ] && grep -q '^left out: proofs vgg16: ' "$OUT/printed"
 }
 
-plan 7
+plan 8
 check "a record says what could be remade within which budget" survey_of_a_record
 check "so does one that the library wrote on the simulated GPU" survey_of_a_run
 check "what is no record is refused" bad_records_are_refused
 check "remake-look records networks and surveys them" records_are_surveyed
 check "what was left out is said" left_out_is_said
 check "proofs are shown as a table" proofs_are_shown
+check "docs/benchmarks/remaking.md is what scripts/remake-table writes" page_of_proofs
 check "without a build they are left out" proofs_without_a_build
 finish
