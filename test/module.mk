@@ -8,7 +8,7 @@ LONG_TESTS := $(patsubst %,test/%.sh,every_fault packages demo page_commands tra
     sim/test_backend_real shim/test_engines_real shim/test_graph_follow_real)
 QUICK_TESTS = $(filter-out $(LONG_TESTS),$(TESTS))
 
-TEST_DEPS += $(B)/test/bench/bench_verdict $(B)/test/bench/bench_records
+TEST_DEPS += $(patsubst %,$(B)/test/bench/bench_%,verdict records plans)
 TESTS += test/forecasts.sh test/packing_look.sh test/remake_look.sh test/plans_table.sh
 LONG_TESTS += test/packing_look.sh test/remake_look.sh test/plans_table.sh
 
