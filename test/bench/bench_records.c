@@ -107,8 +107,8 @@ static double cost_us(local_t *local, bool *fits)
     local->replay.budget_bytes = *fits ? local->budget_bytes : peak;
     if (mdnn_replay(&local->replay, &result) != MDNN_STATUS_OK)
         return INFINITY;
-    return result.time_us + (double)(local->replay.budget_bytes - local->budget_bytes) * COST_BEYOND /
-                                local->replay.link.out_bytes_per_us;
+    return result.time_us + (double)(local->replay.budget_bytes - local->budget_bytes) *
+                                COST_BEYOND / local->replay.link.out_bytes_per_us;
 }
 
 /* A power of two at most 2^16, up or down. */

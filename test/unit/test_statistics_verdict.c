@@ -144,8 +144,9 @@ static void trouble_has_a_line(void **state)
                                           "memory, which is slow; 7 GiB would hold each of them");
     numbers.tail_operations = 0;
     verdict = verdict_of(&numbers);
-    assert_string_equal(verdict.lines[2], "3 requests, such as for workspace, found no room, and the "
-                                          "program did without, which may be slower");
+    assert_string_equal(verdict.lines[2],
+                        "3 requests, such as for workspace, found no room, and the "
+                        "program did without, which may be slower");
     numbers.refused = 5;
     numbers.refused_budget_bytes = 20 * gib;
     verdict = verdict_of(&numbers);
