@@ -199,15 +199,31 @@ static void add_parameter(const char *bytes, size_t count, mdnn_find_operand_t f
     }
 }
 
+static void add_attributes(const mdnn_recorded_launch_t *launch, uint64_t key[2])
+{
+    for (unsigned i = 0; i < launch->attribute_count; i++) {
+        const CUlaunchAttribute *const attribute = &launch->attributes[i];
+        add_to_key(key, attribute->id);
+        if (attribute->id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            continue; /* the others change nothing but times, and may leave a part of the value undefined */
+        add_to_key(key,
+                   (uint64_t)attribute->value.clusterDim.x << 32 | attribute->value.clusterDim.y);
+        add_to_key(key, attribute->value.clusterDim.z);
+    }
+}
+
 void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
                               void *context, uint64_t key[2])
 {
     const mdnn_kernel_layout_t *const layout = launch->layout;
     key[0] = key[1] = MDNN_DRIVER_HASH_START;
     add_to_key(key, layout ? layout->name_hash : 0);
+    add_to_key(key,
+               (uintptr_t)launch->function); /* kernels of two modules may have the same name */
     for (int i = 0; i < 3; i++)
         add_to_key(key, (uint64_t)launch->grid[i] << 32 | launch->block[i]);
     add_to_key(key, launch->shared_bytes);
+    add_attributes(launch, key);
     if (launch->packed)
         add_parameter(launch->parameters, launch->parameter_bytes, find, context, key);
     for (uint32_t i = 0; !launch->packed && i < layout->count; i++)

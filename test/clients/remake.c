@@ -129,6 +129,24 @@ static void run_seldom(void *const *parameters)
         a.in[1] += 12345;
 }
 
+/* One of two kernels with the same name; it reads what the other one writes, as indices, and writes what that one reads. */
+static void run_twin(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    for (int i = 0; a.out && a.in && i < WORDS; i++) {
+        CHECK(a.out[i] < WORDS); /* a GPU would fault */
+        a.in[i] = a.out[i] + a.k;
+    }
+}
+
+/* Indices. */
+static void run_other_twin(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    for (int i = 0; a.out && a.in && i < WORDS; i++)
+        a.out[i] = (a.in[i] + a.k) % WORDS;
+}
+
 /* `extra` lies OFFSET before what the kernel changes. */
 enum { OFFSET = 1 << 30 };
 static void run_offset(void *const *parameters)
@@ -382,6 +400,75 @@ static void waits(void)
     }
 }
 
+/* Half of the iterations before a reset, half after it. */
+static void reset(void)
+{
+    for (int half = 0; half < 3; half++) {
+        one_kernel("map", false);
+        CUDA(cudaDeviceReset());
+        CUDA(cudaFree(NULL));
+        module = load_module();
+        CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
+        CUDA(cudaHostAlloc((void **)&host, BYTES, cudaHostAllocPortable));
+    }
+    one_kernel("map", false);
+}
+
+/* Launches in a context that ends. Those before it make the kernel known. */
+static void context(void)
+{
+    CUcontext primary, own;
+    void *const x = allocate(BYTES), *const y = allocate(BYTES);
+    cudaStream_t const before = first;
+    CHECK(cuCtxGetCurrent(&primary) == CUDA_SUCCESS);
+    for (uint32_t i = 0; i < ITERATIONS; i++) {
+        set_input(x, i);
+        if (i < 3) {
+            launch("map", first, y, x, NULL, 17);
+            continue;
+        }
+        CUmodule const ours = module;
+        CHECK(cuCtxCreate(&own, NULL, 0, 0) == CUDA_SUCCESS);
+        module = load_module();
+        CHECK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+        launch("map", first, y, x, NULL, 17);
+        CHECK(cuStreamSynchronize(first) == CUDA_SUCCESS);
+        CHECK(cuCtxDestroy(own) == CUDA_SUCCESS);
+        CHECK(cuCtxSetCurrent(primary) == CUDA_SUCCESS);
+        module = ours;
+        first = before;
+        read_back(y, BYTES);
+    }
+}
+
+static void twin(const sim_kernel_t *kernel, void *out, void *in)
+{
+    uint64_t extra = 0;
+    uint32_t k = 3;
+    void *parameters[] = {&out, &in, &extra, &k};
+    CHECK(cuLaunchKernel(simulator->function(kernel), 64, 1, 1, 256, 1, 1, 0, first, parameters,
+                         NULL) == CUDA_SUCCESS);
+}
+
+static void twins(void)
+{
+    static const sim_kernel_parameter_t parameters[] = {{0, 8}, {8, 8}, {16, 8}, {24, 4}};
+    static const sim_kernel_t one = {"twin", 4, parameters, run_other_twin},
+                              other = {"twin", 4, parameters, run_twin};
+    void *const x = allocate(BYTES), *const y = allocate(BYTES), *const z = allocate(BYTES);
+    for (int i = 0; i < 3; i++)
+        twin(&one, y, x);
+    for (uint32_t i = 0; i < ITERATIONS; i++) {
+        for (uint32_t k = 0; k < WORDS; k++)
+            host[k] = (k + i) % WORDS;
+        CUDA(cudaMemcpyAsync(y, host, BYTES, cudaMemcpyHostToDevice, first));
+        CUDA(cudaStreamSynchronize(first));
+        twin(&other, y, z);
+        read_back(y, BYTES);
+        read_back(z, BYTES);
+    }
+}
+
 static void run(const char *program)
 {
     static const struct {
@@ -389,7 +476,8 @@ static void run(const char *program)
         void (*run)(void);
     } programs[] = {{"offset", offset}, {"seldom", seldom}, {"overwritten", overwritten},
                     {"freed", freed},   {"unload", unload}, {"streams", streams},
-                    {"waits", waits}};
+                    {"waits", waits},   {"reset", reset},   {"context", context},
+                    {"twins", twins}};
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         if (strcmp(program, programs[i].name) == 0) {
             programs[i].run();
