@@ -23,7 +23,7 @@ proves() {
 proven="memory['remake_proven'] > 5 and memory['remake_differences'] == 0 and memory['remake_keys_proven'] == 2"
 only_other="memory['remake_differences'] == 1 and memory['remake_keys_proven'] == 1"
 
-plan 19
+plan 21
 check 'a kernel that writes all of its result' proves map "$proven and memory['remake_ms'] > 0"
 check 'one that works in place' proves clamp "$only_other and memory['remake_old_content'] > 3"
 check 'one that adds to its result' proves add "$only_other and memory['remake_differs'] > 3"
@@ -41,6 +41,8 @@ check 'an input that is freed' proves freed \
     "memory['remake_input_gone'] > 5 and memory['remake_keys_proven'] == 1 and memory['remake_differences'] == 0"
 check 'code that is unloaded' proves unload "memory['remake_unloaded'] > 5 and memory['remake_differences'] == 0"
 check 'two kernels with the same name' proves twins "memory['remake_keys'] == 2 and memory['remake_proofs'] == 3 and memory['remake_differences'] == 0"
+check 'a reset of the device' proves reset "memory['remake_keys_proven'] == 8 and memory['remake_differences'] == 0"
+check 'a context that ends' proves context "memory['remake_context'] > 5 and memory['remake_proofs'] == 0 and memory['remake_failed'] == 0"
 check 'other streams that read what is proven' proves streams "memory['remake_keys_proven'] == 4 and memory['remake_differences'] == 1"
 check 'no proof beside a stream that waits for the program' proves waits "memory['remake_not_alone'] > 5 and memory['remake_proofs'] == 0"
 check 'no proof without room for it' proves map "memory['remake_no_room'] > 5 and memory['remake_proofs'] == 0" 14

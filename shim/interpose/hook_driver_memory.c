@@ -7,6 +7,7 @@
 #include "shim/handles/program_handles.h"
 #include "shim/real/host_memory.h"
 #include "shim/real/pool_counters.h"
+#include "shim/remake/remake.h"
 #include "shim/vmem/reserved_memory.h"
 #include "shim/vmem/virtual_pointers.h"
 
@@ -214,6 +215,7 @@ CUresult mdnn_hook_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CU
     (void)own_stream;
     if (mdnn_driver_is_exiting())
         return real(context);
+    mdnn_remake_code_ends();
     mdnn_virtual_context_ends(context);
     mdnn_host_memory_context_ends(context);
     mdnn_other_memory_t *const others = mdnn_other_take_context(context);
@@ -231,12 +233,14 @@ CUresult mdnn_hook_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
     (void)own_stream;
     if (mdnn_driver_is_exiting() || device < 0 || device >= MDNN_DEVICES)
         return real(device);
+    mdnn_remake_code_ends();
     mdnn_program_device_ends(device);
     mdnn_host_memory_device_ends(device);
     mdnn_other_device_ends(device);
     mdnn_reserved_device_ends(device);
     mdnn_handles_device_ends(device);
     mdnn_virtual_device_ends(device);
+    mdnn_remake_device_ends(device);
     mdnn_pools_device_ends(device);
     const CUresult result = real(device);
     mdnn_virtual_device_ended(device);

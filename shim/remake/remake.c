@@ -23,12 +23,12 @@ static mdnn_lock_t lock = MDNN_LOCK_INIT(REMAKE);
 static struct {
     /* Of the device that takes part; -1: none yet. Read without the lock, too. */
     _Atomic int ordinal;
-    mdnn_memory_t *memory; /* that the device had when it was seen last */
-    unsigned looks;        /* operations that were looked at */
-    unsigned flying;       /* operations between before and after */
-    bool waits;            /* some work may have waited for the program, or for another process */
-    uint64_t code;         /* how often code was unloaded */
-    uint64_t unknown;      /* how many operations may have written anything */
+    unsigned looks;   /* operations that were looked at */
+    unsigned flying;  /* operations between before and after */
+    bool waits;       /* some work may have waited for the program, or for another process */
+    uint64_t code;    /* how often code was unloaded, or a context ended */
+    uint64_t resets;  /* of the device */
+    uint64_t unknown; /* how many operations may have written anything */
     mdnn_stream_point_t proof_end; /* position 0: every proof is over */
 } state = {.ordinal = -1};
 
@@ -36,6 +36,7 @@ static struct {
 typedef struct flight {
     mdnn_virtual_device_t *device;
     uint64_t number; /* of its stream */
+    uint64_t resets; /* before it */
     size_t names;
     mdnn_recipe_t *recipe; /* NULL: it is no launch that can be made again */
     mdnn_remake_outcome_t why;
@@ -244,23 +245,24 @@ static void watch(flight_t *flight)
 
 /* ---- around an operation ---- */
 
-/* Whether the device takes part. After a reset nothing of what was there is left. */
+/* Whether the device takes part. */
 static bool takes_part(const mdnn_virtual_device_t *device)
 {
     if (state.ordinal < 0)
         state.ordinal = device->ordinal;
-    if (state.ordinal != device->ordinal || !device->memory)
-        return false;
-    if (state.memory && state.memory != device->memory)
-        mdnn_proof_results_forget();
-    state.memory = device->memory;
-    return true;
+    return state.ordinal == device->ordinal && device->memory;
+}
+
+/* A function of another context could not be launched here, and may end with that context. */
+static bool is_in_device_context(const mdnn_virtual_device_t *device, uint64_t number)
+{
+    return mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context) != NULL;
 }
 
 static void take_off(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t *device,
                      uint64_t number)
 {
-    const bool may = may_prove();
+    const bool ours = is_in_device_context(device, number), may = ours && may_prove();
     learn(device);
     look_at_names(device, number, operation, may);
     flight_t *const flight = calloc(1, sizeof *flight);
@@ -268,8 +270,9 @@ static void take_off(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t 
         return;
     *flight = (flight_t){.device = device,
                          .number = number,
+                         .resets = state.resets,
                          .names = operation->name_count,
-                         .why = bar_of(operation)};
+                         .why = ours ? bar_of(operation) : MDNN_REMAKE_context};
     if (flight->why == MDNN_REMAKE_proven)
         record(flight, operation);
     if (flight->recipe && may)
@@ -359,7 +362,7 @@ static void land(flight_t *flight, const mdnn_virtual_operation_t *operation, bo
 {
     mdnn_virtual_device_t *const device = flight->device;
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    if (device->memory == state.memory && device->memory) {
+    if (device->memory && flight->resets == state.resets) {
         const bool runs = enqueued && operation->capture == 0;
         if (flight->scratch != 0 && runs)
             mdnn_watch_end(device, flight->number, flight->recipe, flight->scratch);
@@ -395,6 +398,18 @@ static void unload(void)
     mdnn_unlock(&lock);
 }
 
+/* Another memory may get the address of the one that ends. */
+static void device_ends(int ordinal)
+{
+    mdnn_lock(&lock);
+    if (ordinal == state.ordinal) {
+        mdnn_proof_results_forget();
+        state.resets++;
+        state.proof_end.position = 0;
+    }
+    mdnn_unlock(&lock);
+}
+
 static void fill(int device, mdnn_memory_statistics_t *numbers)
 {
     if (device == state.ordinal)
@@ -418,7 +433,7 @@ static bool is_library(const void *caller)
 void mdnn_remake_note_launch(mdnn_virtual_operation_t *operation, mdnn_launch_t *launch,
                              const void *caller)
 {
-    static const mdnn_virtual_watch_t watcher = {before, after, unload, fill};
+    static const mdnn_virtual_watch_t watcher = {before, after, unload, device_ends, fill};
     if (mdnn_process_options()->memory_remake == MDNN_REMAKE_OFF)
         return;
     atomic_store_explicit(&mdnn_virtual_watcher, &watcher, memory_order_release);
@@ -432,4 +447,12 @@ void mdnn_remake_code_ends(void)
         atomic_load_explicit(&mdnn_virtual_watcher, memory_order_acquire);
     if (watch)
         watch->unload();
+}
+
+void mdnn_remake_device_ends(int ordinal)
+{
+    const mdnn_virtual_watch_t *const watch =
+        atomic_load_explicit(&mdnn_virtual_watcher, memory_order_acquire);
+    if (watch)
+        watch->device_ends(ordinal);
 }

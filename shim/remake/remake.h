@@ -24,7 +24,9 @@
  * memory.remake is on. The launch must live as long as the operation. */
 void mdnn_remake_note_launch(mdnn_virtual_operation_t *operation, mdnn_launch_t *launch,
                              const void *caller);
-/* Called before code is unloaded. */
+/* Called before code is unloaded, or a context ends. */
 void mdnn_remake_code_ends(void);
+/* Called in a reset of the device, when nothing is begun there any more and what it holds is not given back yet. */
+void mdnn_remake_device_ends(int ordinal);
 
 #endif

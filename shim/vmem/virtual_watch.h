@@ -28,6 +28,8 @@ typedef struct mdnn_virtual_watch {
     void (*after)(mdnn_virtual_operation_t *operation, bool enqueued);
     /* Called before code is unloaded, since handles of its functions may come back. */
     void (*unload)(void);
+    /* Called while the device is reset: nothing is begun there any more. */
+    void (*device_ends)(int ordinal);
     /* Adds its numbers of that device. Makes no CUDA call and waits for no lock. */
     void (*fill)(int device, mdnn_memory_statistics_t *numbers);
 } mdnn_virtual_watch_t;

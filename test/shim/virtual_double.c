@@ -620,3 +620,8 @@ void mdnn_remake_note_launch(mdnn_virtual_operation_t *operation, mdnn_launch_t 
 void mdnn_remake_code_ends(void)
 {
 }
+
+void mdnn_remake_device_ends(int ordinal)
+{
+    (void)ordinal;
+}
