@@ -30,7 +30,7 @@
  * With chunk_bytes 0, ranges move as a whole.
  *
  * OUT_OF_MEMORY; INVALID_ARGUMENT for a link without rates. Time: O(operations + 32 * number of gaps), without the time
- * to find the gaps; one or two hundredths of a second for some thousand operations. */
+ * to find the gaps. */
 mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
                                uint64_t budget_bytes, uint64_t chunk_bytes, double *least_us);
 

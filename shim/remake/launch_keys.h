@@ -14,6 +14,8 @@ typedef enum mdnn_remake_outcome {
 /* So many launches are watched: what all of them left unchanged counts as only read. And so many proofs of one result
  * must find the same bytes: the first over its own content, the others over what it is not. */
 enum { MDNN_REMAKE_WATCHES = 3, MDNN_REMAKE_PROOFS = 3, MDNN_REMAKE_OPERANDS = 256 };
+/* Smaller contents are not worth remaking, and may be counters: bytes. */
+enum { MDNN_REMAKE_LARGE = 1 << 20 };
 
 typedef struct mdnn_key_operand {
     bool changed;   /* a launch was seen to change it */

@@ -29,8 +29,8 @@ void mdnn_recipe_drop(mdnn_recipe_t *recipe)
 
 enum { FEWEST_PLACES = 1024, MOST_PLACES = 1 << 21 };
 
-static mdnn_made_value_t
-    *table; /* by start; a place is never given up, but serves the next range there */
+/* By start. A place is never given up, but serves the next range there. */
+static mdnn_made_value_t *table;
 static size_t places, used;
 
 static mdnn_made_value_t *place_of(mdnn_made_value_t *in, size_t count, uint64_t start)

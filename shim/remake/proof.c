@@ -190,8 +190,6 @@ mdnn_remake_outcome_t mdnn_prove(mdnn_virtual_device_t *device, uint64_t number,
 
 /* ---- learning ---- */
 
-enum { SMALL_BYTES = 1 << 20 };
-
 /* A proof that found other bytes: what that says. */
 static mdnn_remake_outcome_t why_differs(const mdnn_proof_result_t *result)
 {
@@ -200,7 +198,7 @@ static mdnn_remake_outcome_t why_differs(const mdnn_proof_result_t *result)
     for (size_t i = 0; i < result->span_count; i++) {
         const bool differs = result->counts[i].differ > 0;
         unnamed = unnamed || (differs && i >= operands);
-        large = large || (differs && i < operands && result->span_bytes[i] >= SMALL_BYTES);
+        large = large || (differs && i < operands && result->span_bytes[i] >= MDNN_REMAKE_LARGE);
     }
     if (unnamed)
         return MDNN_REMAKE_unnamed;

@@ -16,8 +16,6 @@
 #include "shim/vmem/virtual_streams.h"
 #include "shim/vmem/virtual_untracked.h"
 
-enum { LARGE_BYTES = 1 << 20 };
-
 /* Locked. */
 static mdnn_lock_t lock = MDNN_LOCK_INIT(REMAKE);
 static struct {
@@ -131,7 +129,7 @@ static void look_at_names(mdnn_virtual_device_t *device, uint64_t number,
         mdnn_made_value_t *const value = names[i].role == MDNN_USE_WRITE
                                              ? NULL
                                              : mdnn_made_value(device->memory, names[i].address);
-        if (!value || value->judged || value->bytes < LARGE_BYTES)
+        if (!value || value->judged || value->bytes < MDNN_REMAKE_LARGE)
             continue;
         value->judged = true;
         mdnn_remake_count(judge(device, number, value, may), value->bytes);

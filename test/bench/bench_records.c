@@ -6,7 +6,6 @@
  * second; of the best of ten searches with ten times that effort, each of which begins with other scores; of the best
  * schedule that a search of another kind finds in so many replays: it changes single moves of the plan at random, and
  * at first accepts changes that make it slower; and of the link bound. */
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,41 +13,13 @@
 #include <string.h>
 
 #include "offload/plan/best_plan.h"
-#include "offload/plan/run_record.h"
-
-#define MUST(holds)                                                                                \
-    do {                                                                                           \
-        if (!(holds)) {                                                                            \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #holds, strerror(errno));       \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "test/tools/record_file.h"
+#include "test/unit/must.h"
+#include "test/unit/random.h"
 
 enum { SEARCHES = 10, MORE_EFFORT = 10, USUAL_EFFORT = 200 };
 static const double WORSE_AT_FIRST = 0.0005; /* than the present schedule */
 static const double COST_BEYOND = 3;
-
-static mdnn_run_record_t read_record(const char *path)
-{
-    mdnn_run_record_t record;
-    FILE *const file = fopen(path, "rb");
-    char *text = NULL;
-    size_t bytes = 0, room = 0, got = 1;
-    MUST(file);
-    while (got > 0) {
-        if (bytes == room) {
-            room = 2 * room + (1 << 16);
-            text = realloc(text, room);
-            MUST(text);
-        }
-        got = fread(text + bytes, 1, room - bytes, file);
-        bytes += got;
-    }
-    fclose(file);
-    MUST(mdnn_run_record_read(text, bytes, &record, NULL) == MDNN_STATUS_OK);
-    free(text);
-    return record;
-}
 
 static mdnn_best_plan_request_t request_of(const mdnn_run_record_t *record)
 {
@@ -89,12 +60,9 @@ typedef struct local {
     uint64_t budget_bytes, random;
 } local_t;
 
-static uint64_t below(local_t *local, uint64_t end) /* splitmix64 */
+static uint64_t below(local_t *local, uint64_t end)
 {
-    uint64_t z = local->random += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (z ^ (z >> 31)) % end;
+    return random_next(&local->random) % end;
 }
 
 /* Of the present schedule; what it holds beyond the budget counts as if it had to move as well, several times. */
@@ -212,10 +180,12 @@ static double best_of_changes_us(const mdnn_run_record_t *record, const mdnn_par
 
 static void look_at(const char *path, uint32_t replays)
 {
-    mdnn_run_record_t record = read_record(path);
-    const mdnn_best_plan_request_t request = request_of(&record);
+    mdnn_run_record_t record;
     mdnn_parts_t parts;
     mdnn_move_plan_t plan;
+    if (!record_file_read("bench_records", path, &record))
+        exit(1);
+    const mdnn_best_plan_request_t request = request_of(&record);
     MUST(mdnn_best_plan(&request, &parts, &plan) == MDNN_STATUS_OK &&
          plan.verdict == MDNN_VERDICT_FITS);
     printf("%s %.3f %.3f %.3f %.3f\n", path, plan.predicted.time_us / 1e3,

@@ -10,32 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "offload/plan/run_record.h"
 #include "offload/remake/survey.h"
+#include "test/tools/record_file.h"
 
-enum { RECORD_BYTES_MAX = 1 << 28, LEAST_BYTES = 1 << 20, BANDS = 7 };
+enum { LEAST_BYTES = 1 << 20, BANDS = 7 };
 static const double gib = (double)(1 << 30);
 /* ms per GiB; the last one has what costs more, or cannot be derived. */
 static const double bands[BANDS] = {0.5, 1, 2, 4, 8, 16, 32};
-
-static bool read_record(const char *path, mdnn_run_record_t *record)
-{
-    FILE *const in = fopen(path, "re");
-    char *const text = in ? malloc(RECORD_BYTES_MAX) : NULL;
-    const size_t bytes = text ? fread(text, 1, RECORD_BYTES_MAX, in) : 0;
-    size_t line = 0;
-    mdnn_status_t status = MDNN_STATUS_OUT_OF_MEMORY;
-    if (!in)
-        fprintf(stderr, "remake_survey: %s: %s\n", path, strerror(errno));
-    else
-        fclose(in);
-    if (text)
-        status = mdnn_run_record_read(text, bytes, record, &line);
-    if (in && status != MDNN_STATUS_OK)
-        fprintf(stderr, "remake_survey: %s:%zu: %s\n", path, line, mdnn_status_string(status));
-    free(text);
-    return in && status == MDNN_STATUS_OK;
-}
 
 static bool is_over(const mdnn_survey_gap_t *gap, const mdnn_survey_t *survey, uint32_t operations)
 {
@@ -127,7 +108,7 @@ int main(int argc, char **argv)
         fputs("usage: remake_survey RECORD [GIB...]\n", stderr);
         return 2;
     }
-    if (!read_record(argv[1], &record))
+    if (!record_file_read("remake_survey", argv[1], &record))
         return 1;
     printf("{");
     print_text("program", record.program);

@@ -11,15 +11,8 @@
 #include <string.h>
 
 #include "offload/memory/memory.h"
+#include "test/unit/must.h"
 #include "test/unit/random_period.h"
-
-#define MUST(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum { QUEUES = 3, OUT = 1, IN = 2, MOMENTS = 1 << 20, TOKENS = 1 << 16 };
 static const double HOST_US = 5; /* of enqueueing an operation */
