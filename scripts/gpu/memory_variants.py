@@ -1,0 +1,133 @@
+"""The part of memory-check that compares a library that may choose convolutions' workspaces ([memory] variants = fitting)
+with one that leaves them as the program has them (recorded): iterations of both in turns within the same budget, and
+losses beside stock's. A deterministic training must have stock's bits though there are choices. PyTorch searches for the
+fastest convolutions (cudnn.benchmark) where time is measured."""
+import dataclasses
+import statistics
+
+import memory_cells as cells
+from memory_cells import GIB
+from memory_measured import build, live_of, turns
+from memory_place import ASYNC, DETERMINISTIC, alone, ask, close, label
+from processes import Failed
+
+NO_SLOWER = 1.02  # of the time with fixed workspaces: what two runs of the same differ by
+ITERATIONS = 6  # of the training whose bits are compared
+WR = {"MICRODNN_CONVOLUTION_POLICY": "wr"}
+CHOICES = {"MICRODNN_MEMORY_VARIANTS": "fitting", **WR}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    net: str
+    batch: int
+    budget: float  # GiB, or the share of stock's peak where it is below 1
+    mode: str = "fp32"
+    optimizer: str = "sgd"
+    size: int | None = None
+
+    def build(self):
+        return {name: getattr(self, name) for name in ("net", "batch", "mode", "optimizer", "size")}
+
+    def bytes_of(self, peak):
+        return int(self.budget * (peak if self.budget < 1 else GIB)) >> 21 << 21
+
+    def __str__(self):
+        size = f" {self.size}" if self.size else ""
+        budget = f"{self.budget:.0%} of stock" if self.budget < 1 else f"{self.budget:g} GiB"
+        return f"variants {self.net} b{self.batch}{size} {self.mode} {budget}"
+
+
+VARIANTS = [Choice("vgg16", 256, 12), Choice("vgg16", 256, 9.5), Choice("resnet50", 256, 8),
+            Choice("unet3d", 16, 0.4, size=64)]
+
+
+def deterministic(row, place, child):
+    """What a deterministic training leaves behind, by name."""
+    answer = ask(place, child, "program", 150, **row.build(), program="plain", count=ITERATIONS)
+    if "refused" in answer:
+        raise Failed(f"a deterministic training was refused: {answer['refused']['text']}")
+    return {"losses": answer["losses"], **answer["hashes"]}
+
+
+def differences(row, place, theirs, budget, settings):
+    """The names of what is not as stock has it."""
+    child = place.child(f"{label(row)} deterministic", budget, settings={**settings, **DETERMINISTIC})
+    try:
+        child.ready(place.limit(120))
+        ours = deterministic(row, place, child)
+        status, _, _ = close(child)
+    finally:
+        if child.alive:
+            child.kill()
+    if status:
+        raise Failed(f"a deterministic training: status {status}")
+    return [name for name in theirs if ours[name] != theirs[name]]
+
+
+def warmed(row, place, child):
+    child.ready(place.limit(120))
+    build(place, child, row)
+    return ask(place, child, "warm", 150, count=place.options.warm, seconds=place.options.warm_s)
+
+
+def side(place, child, losses, before, iterations, times):
+    after = live_of(place, child)
+    status, found, _ = close(child)
+    if status:
+        raise Failed(f"status {status}")
+    return {"ms": statistics.median(times), "turns_ms": times, "losses": losses, "memory": cells.memory_of(found),
+            "plan": cells.plan_of(before, after), "why": cells.why_of(before, after, iterations)}
+
+
+def compare(row, place, budget):
+    children = [place.child(f"{label(row)} {name}", budget, settings=settings)
+                for name, settings in (("recorded", WR), ("fitting", CHOICES))]
+    try:
+        warm = [warmed(row, place, child) for child in children]
+        before = [live_of(place, child) for child in children]
+        iterations, times = turns(place, children, row)
+        return [side(place, child, warm[i]["losses"], before[i], iterations, times[i]) for i, child in enumerate(children)]
+    finally:
+        for child in children:
+            if child.alive:
+                child.kill()
+
+
+def problems_of(row, result):
+    problems = [f"{name}: {', '.join(names)} of a deterministic training differ" for name, names in result["differ"].items() if names]
+    for name in ("recorded", "fitting"):
+        each = result[name]
+        problems += [f"{name}: {text}" for text in cells.problems_of_library(each["memory"], result["budget"])]
+        difference = cells.loss_difference(result["losses"], each["losses"])
+        if difference is None or difference > cells.TOLERANCE[row.mode]:
+            problems.append(f"{name}: losses differ by {difference}")
+    if result["ratio"] > NO_SLOWER:
+        problems.append(f"{result['ratio']:.3f} of the time with fixed workspaces")
+    return problems
+
+
+def run(row, place):
+    stock = place.stock(label(row), {**ASYNC, **DETERMINISTIC})
+    try:
+        stock.ready(place.limit(120))
+        build(place, stock, row)
+        losses = ask(place, stock, "warm", 150, count=5)["losses"]
+        peak = ask(place, stock, "peak")["peak"]
+        ask(place, stock, "end")
+        budget = row.bytes_of(peak)
+        bits = deterministic(row, place, stock)
+    finally:
+        stock.kill()
+    differ = {name: differences(row, place, bits, budget, settings)
+              for name, settings in (("fitting", CHOICES), ("recorded", WR))}
+    fixed, chosen = compare(row, place, budget)
+    result = {"budget": budget, "peak": peak, "losses": losses, "differ": differ, "recorded": fixed, "fitting": chosen, "ratio": chosen["ms"] / fixed["ms"]}
+    problems = problems_of(row, result)
+    note = (f"{budget / GIB:.2f} GiB: {fixed['ms']:.1f} ms with fixed workspaces, {chosen['ms']:.1f} with choices "
+            f"({result['ratio']:.3f})")
+    return {**result, "verdict": "FAILED" if problems else "held", "notes": [note], "problems": problems}
+
+
+def run_variants(rows, place, report):
+    alone(rows, "variants", place, report, run)
