@@ -1,10 +1,10 @@
 CORE_SOURCES += $(addprefix optimizer/,cost_memory.c costs.c database.c database_codec.c \
-    database_file.c database_place.c database_rows.c database_system.c front.c ilp_child.c ilp_text.c knapsack.c \
+    database_file.c database_place.c database_rows.c database_system.c deterministic.c front.c ilp_child.c ilp_text.c knapsack.c \
     network.c problem.c resident_tree.c search.c trial_times.c wd.c wd_policy.c wr.c)
 TOOL_CORE_SOURCES += optimizer/database_tool.c optimizer/desirable.c
 CORE_LIBS += -l:libsqlite3.a -lm
 TESTS += $(addprefix $(B)/test/unit/,test_wr test_problem test_database test_database_owners test_database_place test_knapsack test_wd test_ilp_text \
-    test_ilp_agreement test_ilp_child test_desirable test_network) test/ilp_tool.sh test/wd_paper.sh
+    test_ilp_agreement test_ilp_child test_desirable test_deterministic test_network) test/ilp_tool.sh test/wd_paper.sh
 BENCHES += $(B)/test/bench/bench_wr $(B)/test/bench/bench_wd
 
 # A program of its own, under the GPL as GLPK is (libglpk-dev); without GLPK the rest does not miss it.

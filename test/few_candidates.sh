@@ -96,7 +96,14 @@ divides_with_few() {
         [ $((us * 100)) -le $((all_us * 150)) ] && holds "counters['executions_split'] > 0"
 }
 
-plan "$(few 10 11)"
+# Such a program wants the bits that it has without the library.
+measures_nothing() {
+    train 100GiB tf32 CUBLAS_WORKSPACE_CONFIG=:4096:8 "$@"
+    echo "$measurements measurements, $us us"
+    [ "$us" -gt 0 ] && [ "$measurements" = 0 ] && holds "counters['executions_passed'] > 0 and counters['executions_split'] == 0 and counters['passed_same_bits'] > 0"
+}
+
+plan "$(few 13 14)"
 check 'a few candidates are measured, which lose little (AlexNet, TF32)' measures_few tf32 20
 check 'a few candidates are measured, which lose little (AlexNet, fp32)' measures_few fp32 20
 check 'a run repeats the choices of the one before' repeats
@@ -108,6 +115,9 @@ check 'all are measured where workspace is limited' measures_all 100GiB MICRODNN
 check 'all are measured for a policy that chooses among workspaces' \
     measures_all 100GiB MICRODNN_MEMORY_VARIANTS=fitting
 check 'a program that searches is as fast' searches
+check 'the convolutions of a deterministic program stay as they are' measures_nothing
+check 'also with a choice among workspaces' measures_nothing MICRODNN_MEMORY_VARIANTS=fitting
+check 'unless it has limited workspace' measures_all 100GiB MICRODNN_WORKSPACE_LIMIT=16MiB CUBLAS_WORKSPACE_CONFIG=:4096:8
 if thorough; then
     net=resnet50
     check 'a few candidates are measured, which lose little (ResNet-50, TF32)' measures_few tf32 20

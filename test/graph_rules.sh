@@ -135,6 +135,8 @@ table() {
     rule a_shrunk_plan_does_not_run_itself_at_exit 1 '' $small
     also switched_off_everything_is_as_without disabled_says_nothing MICRODNN_DISABLE=1 $small
     rule everything_is_as_without 'executions_passed > 50 && passed_disabled > 0' 'policy off' MICRODNN_CONVOLUTION_POLICY=off $small
+    rule everything_is_as_without 'executions_passed > 50 && passed_same_bits > 0' 'deterministic' CUBLAS_WORKSPACE_CONFIG=:4096:8
+    rule everything_is_as_without 'executions_passed > 50 && passed_same_bits > 0' 'same bits' MICRODNN_CONVOLUTION_SAME_BITS=yes
     rule a_device_may_be_reset 'executions_undivided + executions_split > 0 && passed_trouble == 0' '' $small
     also a_device_that_was_reset_is_held a_reset_takes_no_kernels
     rule packs_are_understood_however_made 'executions_undivided + executions_split > 50' '' $small

@@ -3,6 +3,7 @@
 #include "config/fault.h"
 #include "config/log.h"
 #include "config/statistics.h"
+#include "optimizer/deterministic.h"
 #include "shim/convolution/plan_build.h"
 #include "shim/convolution/plan_table.h"
 #include "shim/convolution/planning.h"
@@ -88,12 +89,43 @@ bool mdnn_conv_plan_complete(mdnn_conv_plan_t *plan, const mdnn_call_t *call)
     return status == MDNN_STATUS_OK;
 }
 
+/* Asked once, so that all convolutions of a program are treated alike. A program may set its environment before it first
+ * uses CUDA. */
+static bool keeps_bits(const mdnn_options_t *options)
+{
+    static _Atomic int known; /* 0: not asked yet; 1: no; 2: yes */
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == 0) {
+        const bool yes = options->convolution_same_bits == MDNN_SAME_BITS_YES ||
+                         (options->convolution_same_bits == MDNN_SAME_BITS_AUTO &&
+                          mdnn_environment_is_deterministic());
+        answer = yes ? 2 : 1;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == 2;
+}
+
+/* The counter that says why no convolution is changed; NULL: they may be. */
+static const mdnn_counter_t *why_unchanged(void)
+{
+    static const mdnn_counter_t off = MDNN_COUNTER_passed_disabled,
+                                bits = MDNN_COUNTER_passed_same_bits;
+    const mdnn_options_t *const options = mdnn_process_options();
+    if (options->convolution_policy == MDNN_CONVOLUTION_OFF)
+        return &off;
+    return options->convolution_policy == MDNN_CONVOLUTION_WR &&
+                   mdnn_workspace_limit() == UINT64_MAX && keeps_bits(options)
+               ? &bits
+               : NULL;
+}
+
 mdnn_conv_plan_t *mdnn_conv_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
                                      mdnn_conv_plan_permission_t permission)
 {
     mdnn_plan_key_t key;
-    if (mdnn_process_options()->convolution_policy == MDNN_CONVOLUTION_OFF) {
-        mdnn_count(MDNN_COUNTER_passed_disabled, 1);
+    const mdnn_counter_t *const why = why_unchanged();
+    if (why) {
+        mdnn_count(*why, 1);
         return NULL;
     }
     if (mdnn_plan_key_make(call, &key) != MDNN_STATUS_OK) {
