@@ -24,17 +24,19 @@ static uint32_t effort_of(const mdnn_best_plan_request_t *request, const mdnn_pe
     return effort < LEAST ? 0 : effort > MOST ? MOST : effort;
 }
 
-/* Other parts leave and return than the planner had in mind, and that changes a little when copies begin and end. */
+/* Other parts leave and return than the planner had in mind, and that changes a little when copies begin and end. Beside
+ * other ranks' plans the prediction stays as it was. */
 static mdnn_status_t order_parts(const mdnn_move_plan_request_t *request, const mdnn_parts_t *parts,
                                  mdnn_move_plan_t *plan)
 {
     const mdnn_replay_request_t replay = {.period = &parts->period,
                                           .schedule = &plan->schedule,
-                                          .link = request->link,
+                                          .link = mdnn_rank_link(request),
                                           .budget_bytes = request->budget_bytes};
     MDNN_TRY(mdnn_parts_order(parts, &plan->schedule));
-    return plan->verdict == MDNN_VERDICT_FITS ? mdnn_replay(&replay, &plan->predicted)
-                                              : MDNN_STATUS_OK;
+    return plan->verdict == MDNN_VERDICT_FITS && request->ranks.count < 2
+               ? mdnn_replay(&replay, &plan->predicted)
+               : MDNN_STATUS_OK;
 }
 
 static mdnn_status_t cut(const mdnn_best_plan_request_t *request, uint64_t part_bytes,

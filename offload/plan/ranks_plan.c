@@ -324,6 +324,12 @@ static mdnn_link_t share_of(const mdnn_link_t *link, uint32_t count)
     return share;
 }
 
+mdnn_link_t mdnn_rank_link(const mdnn_move_plan_request_t *request)
+{
+    const mdnn_plan_ranks_t *const ranks = &request->ranks;
+    return share_of(&request->link, ranks->count > 1 ? ranks->count : ranks->others + 1);
+}
+
 /* ---- auto ---- */
 
 /* The faster of the two; the other one is dropped. */
@@ -451,7 +457,7 @@ mdnn_status_t mdnn_rank_plan(const mdnn_move_plan_request_t *request, mdnn_move_
     mdnn_move_plan_t plans[MDNN_RANKS];
     if (request->ranks.count < 2) {
         mdnn_move_plan_request_t alone = by_itself(request);
-        alone.link = share_of(&request->link, request->ranks.others + 1);
+        alone.link = mdnn_rank_link(request);
         return mdnn_move_plan(&alone, plan);
     }
     MDNN_TRY(mdnn_ranks_plan(request, plans));

@@ -13,4 +13,7 @@ mdnn_status_t mdnn_ranks_plan(const mdnn_move_plan_request_t *request, mdnn_move
 /* The plan of rank request->ranks.own among these; with less than two ranks, a plan with its part of the link. */
 mdnn_status_t mdnn_rank_plan(const mdnn_move_plan_request_t *request, mdnn_move_plan_t *plan);
 
+/* What the rank has of the link while all that share it copy. */
+mdnn_link_t mdnn_rank_link(const mdnn_move_plan_request_t *request);
+
 #endif

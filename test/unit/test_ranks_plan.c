@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "offload/plan/best_plan.h"
 #include "offload/plan/ranks_plan.h"
 #include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
@@ -21,6 +22,49 @@ static random_period_t instance;
 
 /* Copies 100 bytes a microsecond in each direction, 50 where both are busy. */
 static const mdnn_link_t one_link = {100, 100, 50, 50, 0};
+
+/* ---- beside programs of another kind ---- */
+
+/* A range of 1,000 bytes makes room for a workspace of as many: it copies out and back while nothing runs. */
+static void fill_room_maker(void)
+{
+    random_period_start(&instance, 1);
+    const uint32_t moved = random_period_range(&instance, 1000, MDNN_NO_POSITION, MDNN_NO_POSITION);
+    for (int i = 0; i < 3; i++) {
+        random_period_operation(&instance, MDNN_OPERATION_OTHER, 1, i == 1 ? 1000 : 0);
+        if (i != 1)
+            random_period_use(&instance, moved, MDNN_USE_READ);
+    }
+}
+
+static mdnn_move_plan_t plan_of_room_maker(uint32_t others)
+{
+    mdnn_parts_t parts;
+    mdnn_move_plan_t plan;
+    const mdnn_best_plan_request_t request = {.plan = {.period = &instance.period,
+                                                       .policy = MDNN_POLICY_AUTO,
+                                                       .link = {100, 100, 100, 100, 0},
+                                                       .budget_bytes = 1000,
+                                                       .host_limit_bytes = UINT64_MAX,
+                                                       .ranks = {.others = others}},
+                                              .chunk_bytes = 10};
+    fill_room_maker();
+    assert_int_equal(mdnn_best_plan(&request, &parts, &plan), MDNN_STATUS_OK);
+    assert_int_equal(plan.verdict, MDNN_VERDICT_FITS);
+    mdnn_parts_fini(&parts);
+    mdnn_move_plan_fini(&plan);
+    return plan;
+}
+
+CASE(beside_others_a_plan_is_predicted_with_its_part_of_the_link)
+{
+    assert_true(fabs(plan_of_room_maker(0).predicted.time_us - 23) < 1e-9);
+    for (uint32_t others = 0; others < 4; others++) {
+        const mdnn_move_plan_t plan = plan_of_room_maker(others);
+        assert_true(fabs(plan.predicted.time_us - (3 + 20 * (others + 1))) < 1e-9);
+        assert_true(plan.predicted.time_us >= plan.link_bound_us * (1 - 1e-9));
+    }
+}
 
 /* ---- the replay of ranks, by hand ---- */
 
