@@ -260,6 +260,13 @@ first_seconds() {
 }
 
 # Each type meets each budget.
+# Also that bits are compared, which a row with other bits shows.
+workspaces_are_chosen() {
+    passes --part variants --only resnet50 &&
+        says 'all(row["verdict"] == "held" and row["differ"] == [] and row["ratio"] > 0 for row in rows.values()) and rows' &&
+        wrong resnet50 bits 'of a deterministic training differ' --part variants --only resnet50
+}
+
 plans_come_true() {
     passes --part plans --only 'resnet50 b256' &&
         says '[(row["verdict"], row["plan_ms"], row["library_ms"], row["save_on_cpu"]["ms"]) for row in rows.values()] ==
@@ -427,7 +434,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 57
+plan 58
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -468,6 +475,7 @@ check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above
     --part budget --only resnet50
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
 check 'iterations are compared with plans made beforehand, and with save_on_cpu' plans_come_true
+check 'choices of workspace are compared with fixed ones, and their bits with those of stock' workspaces_are_chosen
 check 'a recorded run that moves something is no plan' wrong vgg16 restless 'the run without moves: .*1048576' \
     --part plans --only 'vgg16 b256 tf32'
 check 'a plan that does not come true is found' wrong vgg16 slow '2.00 of the plan' --part plans --only 'vgg16 b256 tf32'

@@ -13,7 +13,8 @@ from processes import Failed
 
 NO_SLOWER = 1.02  # of the time with fixed workspaces: what two runs of the same differ by
 ITERATIONS = 6  # of the training whose bits are compared
-WR = {"MICRODNN_CONVOLUTION_POLICY": "wr"}
+# Both sides run in turns, so neither shares the link with the other.
+WR = {"MICRODNN_CONVOLUTION_POLICY": "wr", "MICRODNN_MEMORY_SHARING": "none"}
 CHOICES = {"MICRODNN_MEMORY_VARIANTS": "fitting", **WR}
 
 
@@ -50,16 +51,11 @@ def deterministic(row, place, child):
     return {"losses": answer["losses"], **answer["hashes"]}
 
 
-def differences(row, place, theirs, budget, settings):
+def differences(row, place, theirs, child):
     """The names of what is not as stock has it."""
-    child = place.child(f"{label(row)} deterministic", budget, settings={**settings, **DETERMINISTIC})
-    try:
-        child.ready(place.limit(120))
-        ours = deterministic(row, place, child)
-        status, _, _ = close(child)
-    finally:
-        if child.alive:
-            child.kill()
+    child.ready(place.limit(120))
+    ours = deterministic(row, place, child)
+    status, _, _ = close(child)
     if status:
         raise Failed(f"a deterministic training: status {status}")
     return [name for name in theirs if ours[name] != theirs[name]]
@@ -80,22 +76,15 @@ def side(place, child, losses, before, iterations, times):
             "plan": cells.plan_of(before, after), "why": cells.why_of(before, after, iterations)}
 
 
-def compare(row, place, budget):
-    children = [place.child(f"{label(row)} {name}", budget, settings=settings)
-                for name, settings in (("recorded", WR), ("fitting", CHOICES))]
-    try:
-        warm = [warmed(row, place, child) for child in children]
-        before = [live_of(place, child) for child in children]
-        iterations, times = turns(place, children, row)
-        return [side(place, child, warm[i]["losses"], before[i], iterations, times[i]) for i, child in enumerate(children)]
-    finally:
-        for child in children:
-            if child.alive:
-                child.kill()
+def compare(row, place, children):
+    warm = [warmed(row, place, child) for child in children]
+    before = [live_of(place, child) for child in children]
+    iterations, times = turns(place, children, row)
+    return [side(place, child, warm[i]["losses"], before[i], iterations, times[i]) for i, child in enumerate(children)]
 
 
 def problems_of(row, result):
-    problems = [f"{name}: {', '.join(names)} of a deterministic training differ" for name, names in result["differ"].items() if names]
+    problems = [f"{name} of a deterministic training differ" for name in result["differ"]]
     for name in ("recorded", "fitting"):
         each = result[name]
         problems += [f"{name}: {text}" for text in cells.problems_of_library(each["memory"], result["budget"])]
@@ -107,22 +96,34 @@ def problems_of(row, result):
     return problems
 
 
+def of_stock(row, place, stock):
+    """Losses, and what an iteration needs."""
+    stock.ready(place.limit(120))
+    build(place, stock, row)
+    losses = ask(place, stock, "warm", 150, count=5)["losses"]
+    peak = ask(place, stock, "peak")["peak"]
+    ask(place, stock, "end")
+    return losses, peak
+
+
 def run(row, place):
-    stock = place.stock(label(row), {**ASYNC, **DETERMINISTIC})
+    children = [place.stock(label(row), {**ASYNC, **DETERMINISTIC})]
     try:
-        stock.ready(place.limit(120))
-        build(place, stock, row)
-        losses = ask(place, stock, "warm", 150, count=5)["losses"]
-        peak = ask(place, stock, "peak")["peak"]
-        ask(place, stock, "end")
+        losses, peak = of_stock(row, place, children[0])
         budget = row.bytes_of(peak)
-        bits = deterministic(row, place, stock)
+        # All import PyTorch while stock trains once more.
+        children += [place.child(f"{label(row)} {name}", budget, settings=settings) for name, settings in (
+            ("deterministic", {**CHOICES, **DETERMINISTIC}), ("recorded", WR), ("fitting", CHOICES))]
+        bits = deterministic(row, place, children[0])
+        children[0].kill()
+        differ = differences(row, place, bits, children[1])
+        fixed, chosen = compare(row, place, children[2:])
     finally:
-        stock.kill()
-    differ = {name: differences(row, place, bits, budget, settings)
-              for name, settings in (("fitting", CHOICES), ("recorded", WR))}
-    fixed, chosen = compare(row, place, budget)
-    result = {"budget": budget, "peak": peak, "losses": losses, "differ": differ, "recorded": fixed, "fitting": chosen, "ratio": chosen["ms"] / fixed["ms"]}
+        for child in children:
+            if child.alive:
+                child.kill()
+    result = {"budget": budget, "peak": peak, "losses": losses, "differ": differ, "recorded": fixed, "fitting": chosen,
+              "ratio": chosen["ms"] / fixed["ms"]}
     problems = problems_of(row, result)
     note = (f"{budget / GIB:.2f} GiB: {fixed['ms']:.1f} ms with fixed workspaces, {chosen['ms']:.1f} with choices "
             f"({result['ratio']:.3f})")
