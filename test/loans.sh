@@ -48,9 +48,18 @@ as_recorded() {
     train 1900m recorded auto && holds "counters['loans'] == 0 and $in_budget"
 }
 
-plan 4
+# The engine of one convolution has no room to be timed. What is recorded can be read nevertheless.
+untimed_have_no_choice() {
+    MICRODNN_MEMORY_RECORD=$TMPDIR/record MICRODNN_MEMORY_VARIANTS=fitting under 3500m "$train_cnn" --quiet --data "$data" \
+        --net vgg16 --batch 64 --iterations 12 --workspace-limit 2g --find-repeats 1 --api graph &&
+        ! grep 'cannot write the record' "$log" && holds "counters['loans'] > 0" &&
+        "$MDNN_BUILD/microdnn" advise "$TMPDIR/record" --gpu none --json >"$TMPDIR/advice" && grep -q floor_bytes "$TMPDIR/advice"
+}
+
+plan 5
 check 'a plan gives convolutions less workspace where that costs least' chosen
 check 'policy all has its memory-optimal and performance-optimal modes' by_rule
 check 'a program whose bits repeat keeps what it chose' repeats
 check 'nothing is lent by default' as_recorded
+check 'a convolution whose own engine was never timed has no choice' untimed_have_no_choice
 finish

@@ -6,6 +6,7 @@
 #include "config/fault.h"
 #include "config/statistics.h"
 #include "shim/convolution/execute.h"
+#include "shim/convolution/plan_engines.h"
 #include "shim/convolution/wd_settings.h"
 
 /* A convolution of the program gives other bits in each run, whatever we do. */
@@ -27,7 +28,8 @@ static void add_operand(mdnn_virtual_call_t *made, const void *address, const md
             (mdnn_memory_operand_t){(uintptr_t)address, role};
 }
 
-/* The caller's choice first, then what takes less. */
+/* The caller's choice first, then what takes less. If the caller's own engine was not timed, for lack of room, the times
+ * of the others say nothing about how much longer they take: there is no choice. */
 static void add_variants(mdnn_virtual_call_t *made, const mdnn_conv_plan_t *plan,
                          const mdnn_demand_t *demand, const mdnn_knapsack_item_t *chosen)
 {
@@ -36,8 +38,9 @@ static void add_variants(mdnn_virtual_call_t *made, const mdnn_conv_plan_t *plan
     const size_t count = known < MDNN_CALL_VARIANTS ? known : MDNN_CALL_VARIANTS;
     made->variants[made->call.variant_count++] =
         (mdnn_variant_t){chosen->time_ms * 1e3, chosen->workspace_bytes};
-    if (!atomic_load_explicit(&bits_vary, memory_order_relaxed) &&
-        !MDNN_FAULT(BITS_NEED_NOT_REPEAT))
+    if (!(chosen->time_ms > MDNN_FASTEST_MS) ||
+        (!atomic_load_explicit(&bits_vary, memory_order_relaxed) &&
+         !MDNN_FAULT(BITS_NEED_NOT_REPEAT)))
         return;
     for (size_t i = count; i-- > 0 && made->call.variant_count < MDNN_CALL_VARIANTS;)
         if (items[i].workspace_bytes < chosen->workspace_bytes)
