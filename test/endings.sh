@@ -32,7 +32,7 @@ ends_with_statistics() {
         [ "$(find "$TMPDIR" -name 'stats*' | wc -l)" = 1 ]
 }
 
-plan 12
+plan 17
 check "main returns while memory moves" ends_with_statistics 0 returns
 check "exit while memory moves" ends_with_statistics 7 exits
 check "exit of another thread" ends 7 exits_beside
@@ -45,4 +45,9 @@ check "an exception in the middle of a round" ends_with_statistics 0 gives_up_an
 check "children that do not use the GPU" ends_with_statistics 0 forks
 check "children without fork handlers" ends_with_statistics 0 clones
 check "a child without fork handlers that uses the GPU" ends_with_statistics 0 clones_that_ask
+check "an exit handler goes on with the work" ends_with_statistics 7 works_at_exit
+check "an exit handler resets the device, and goes on" ends 7 resets_at_exit
+check "a thread goes on until an exit handler has waited for it" ends 7 joins_at_exit
+check "a destructor goes on with the work" ends_with_statistics 7 works_in_a_destructor
+check "memory is freed after the driver has shut down" ends 7 frees_when_cuda_is_gone
 finish

@@ -37,12 +37,14 @@ struct mdnn_device_remaps {
     const change_t *current; /* of which the thread changes a chunk, or has just done so */
     uint64_t begun;
     _Atomic uint64_t thread_chunks, thread_ns; /* changed by the thread, and how long that took */
-    bool started, stopping;
+    bool started;
+    _Atomic bool stopping;
     pthread_t thread;
     mdnn_device_remaps_t *next; /* of all that have a thread */
 };
 
 static mdnn_device_remaps_t *_Atomic with_thread; /* only grows */
+static _Atomic bool all_stop;                     /* the process ends: no thread any more */
 
 /* ---- one chunk ---- */
 
@@ -202,6 +204,8 @@ static bool start_thread(mdnn_device_remaps_t *remaps)
     const bool started = mdnn_thread_start(&remaps->thread, "microdnn-map", run, remaps);
     if (started)
         remember(remaps);
+    if (atomic_load(&all_stop)) /* perhaps before it was in the list */
+        remaps->stopping = true;
     return started;
 }
 
@@ -218,6 +222,7 @@ static void stop(mdnn_device_remaps_t *remaps)
 
 void mdnn_device_remaps_stop_all(void)
 {
+    atomic_store(&all_stop, true);
     for (mdnn_device_remaps_t *remaps = atomic_load(&with_thread); remaps; remaps = remaps->next)
         stop(remaps);
 }
@@ -261,7 +266,7 @@ static void fill(mdnn_device_remaps_t *remaps, change_t *change, const mdnn_rema
 
 static mdnn_status_t begin(mdnn_device_remaps_t *remaps, const mdnn_remap_t *remap, uint64_t *token)
 {
-    if (!remaps->started && !remaps->stopping)
+    if (!remaps->started && !remaps->stopping && !atomic_load(&all_stop))
         remaps->started = start_thread(remaps);
     remaps->stopping = remaps->stopping || !remaps->started; /* it will not be tried again */
     if (remaps->stopping)
@@ -284,15 +289,6 @@ mdnn_status_t mdnn_device_remap_begin(void *context, const mdnn_remap_t *remap, 
     const mdnn_status_t status = begin(remaps, remap, token);
     mdnn_unlock(&remaps->lock);
     return status;
-}
-
-uint64_t mdnn_device_remap_done(void *context, uint64_t token, bool *over)
-{
-    mdnn_device_memory_t *const memory = context;
-    change_t *const change = &memory->remaps->changes[token - 1];
-    *over = atomic_load(&change->over);
-    note(memory, change);
-    return change->noted;
 }
 
 /* The thread leaves it alone from now on, after the chunk at which it may be. true: it may be. */
@@ -319,6 +315,18 @@ static void end(mdnn_device_remaps_t *remaps, change_t *change, bool all)
         mdnn_device_turn_end(remaps);
     }
     note(remaps->memory, change);
+}
+
+/* What the thread has left, whoever looks changes: it is nobody else's. */
+uint64_t mdnn_device_remap_done(void *context, uint64_t token, bool *over)
+{
+    mdnn_device_memory_t *const memory = context;
+    change_t *const change = &memory->remaps->changes[token - 1];
+    if (atomic_load(&memory->remaps->stopping) && !MDNN_FAULT(EXIT_LEAVES_REMAPS))
+        end(memory->remaps, change, true);
+    *over = atomic_load(&change->over);
+    note(memory, change);
+    return change->noted;
 }
 
 mdnn_status_t mdnn_device_remap_end(void *context, uint64_t token, bool all, uint64_t *done)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "config/extremes.h"
+#include "config/fault.h"
 #include "config/lock.h"
 #include "config/log.h"
 #include "config/own_thread.h"
@@ -12,6 +13,7 @@
 static const uint64_t piece_bytes_wanted = (uint64_t)64 << 20;
 
 static mdnn_pinned_pool_t *_Atomic with_thread; /* only grows */
+static _Atomic bool all_stop;                   /* the process ends: no thread any more */
 
 /* ---- the account ---- */
 
@@ -68,7 +70,7 @@ static bool remember_piece(mdnn_pinned_pool_t *slots, uint64_t start)
     return true;
 }
 
-/* Locked at the beginning and the end. */
+/* Locked at the beginning and the end; nobody else is making one. */
 static void make_piece(mdnn_pinned_pool_t *slots)
 {
     const size_t count = (size_t)(slots->piece_bytes / slots->config.slot_bytes);
@@ -94,7 +96,7 @@ static void make_piece(mdnn_pinned_pool_t *slots)
     slots->exhausted = slots->failed;
     slots->failed = true;
     slots->error = result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
-    if (slots->exhausted && !slots->stopping && !slots->config.is_trial)
+    if (slots->exhausted && !slots->config.is_trial && result != CUDA_ERROR_DEINITIALIZED)
         MDNN_LOG_ONCE(MDNN_LOG_WARN, "memory",
                       "no more than %llu MiB of pinned host memory are available (CUDA error %d)",
                       (unsigned long long)(slots->made_bytes >> 20), (int)result);
@@ -102,7 +104,8 @@ static void make_piece(mdnn_pinned_pool_t *slots)
 
 static bool can_grow(const mdnn_pinned_pool_t *slots)
 {
-    return !slots->exhausted && !slots->stopping &&
+    const bool ended = slots->stopping && MDNN_FAULT(EXIT_MAKES_NO_PIECES);
+    return !slots->exhausted && !ended &&
            slots->made_bytes + slots->piece_bytes <= slots->window_bytes && has_room(slots);
 }
 
@@ -139,12 +142,23 @@ static void remember(mdnn_pinned_pool_t *slots)
     while (!atomic_compare_exchange_weak(&with_thread, &first, slots));
 }
 
+/* Locked. */
 static bool start_thread(mdnn_pinned_pool_t *slots)
 {
+    if (atomic_load(&all_stop))
+        return false;
     const bool started = mdnn_thread_start(&slots->thread, "microdnn-host", run, slots);
     if (started)
         remember(slots);
+    if (atomic_load(&all_stop)) /* perhaps before it was in the list */
+        slots->stopping = true;
     return started;
+}
+
+/* Locked. Without a thread (simulated, none could be started, or it has ended) callers make pieces themselves. */
+static bool has_thread(const mdnn_pinned_pool_t *slots)
+{
+    return slots->config.background && (!slots->stopping || MDNN_FAULT(EXIT_MAKES_NO_PIECES));
 }
 
 static void stop(mdnn_pinned_pool_t *slots)
@@ -161,20 +175,21 @@ static void stop(mdnn_pinned_pool_t *slots)
 
 void mdnn_pinned_pool_stop_all(void)
 {
+    atomic_store(&all_stop, true);
     for (mdnn_pinned_pool_t *slots = atomic_load(&with_thread); slots; slots = slots->next)
         stop(slots);
 }
 
-/* Locked. Without a thread (simulated, or none could be started) the caller makes the piece. */
+/* Locked. */
 static void have_made(mdnn_pinned_pool_t *slots, uint64_t bytes)
 {
     if (bytes > slots->window_bytes)
         bytes = slots->window_bytes;
     if (bytes > slots->wanted_bytes)
         slots->wanted_bytes = bytes;
-    if (slots->config.background && !slots->started)
+    if (has_thread(slots) && !slots->started)
         slots->config.background = slots->started = start_thread(slots);
-    if (slots->config.background)
+    if (has_thread(slots))
         mdnn_condition_signal(&slots->wanted_more);
 }
 
@@ -222,8 +237,10 @@ mdnn_status_t mdnn_pinned_pool_take(mdnn_pinned_pool_t *slots, uint64_t *slot)
     mdnn_lock(&slots->lock);
     if (slots->free_count == 0 && can_grow(slots)) {
         have_made(slots, slots->made_bytes + slots->made_bytes / 4 + slots->piece_bytes);
-        if (!slots->config.background)
+        if (!has_thread(slots) && !slots->making) {
             make_piece(slots);
+            mdnn_condition_broadcast(&slots->made_more);
+        }
     }
     if (slots->free_count > 0)
         *slot = slots->free_slots[--slots->free_count];
@@ -245,11 +262,13 @@ void mdnn_pinned_pool_give(mdnn_pinned_pool_t *slots, uint64_t slot)
 mdnn_status_t mdnn_pinned_pool_wait(mdnn_pinned_pool_t *slots)
 {
     mdnn_lock(&slots->lock);
-    while (slots->free_count == 0 && will_have_more(slots) && slots->config.background) {
+    while (slots->free_count == 0 && will_have_more(slots) && has_thread(slots)) {
         have_made(slots, slots->made_bytes + slots->piece_bytes);
-        if (slots->config.background)
+        if (has_thread(slots))
             mdnn_condition_wait(&slots->made_more, &slots->lock);
     }
+    while (slots->free_count == 0 && slots->making) /* by the thread, which ends then */
+        mdnn_condition_wait(&slots->made_more, &slots->lock);
     mdnn_unlock(&slots->lock);
     return MDNN_STATUS_OK;
 }

@@ -4,8 +4,8 @@
  * A thread of the library creates pieces of 64 MiB or more and cuts them into slots. The pieces are handles of the
  * driver's virtual memory API on the device's NUMA node: creating them disturbs nobody, while cuMemHostAlloc stops
  * every launch of the process (docs/benchmarks/h200-virtual-memory.md). Without such handles the thread uses
- * cuMemHostAlloc. On the simulated GPU there is no thread: the request for a slot makes a piece, so that every run is
- * the same.
+ * cuMemHostAlloc. On the simulated GPU, and once the thread has ended in an exit handler, the request for a slot makes
+ * a piece.
  *
  * Slots that can also be mapped at other addresses are one handle each, since only whole handles can be mapped.
  *
@@ -69,7 +69,7 @@ CUresult mdnn_pinned_pool_let(mdnn_pinned_pool_t *slots, const CUmemAccessDesc *
 CUresult mdnn_pinned_pool_error(mdnn_pinned_pool_t *slots);
 uint64_t mdnn_pinned_pool_bytes(mdnn_pinned_pool_t *slots); /* made so far */
 
-/* Stops the threads of all pools, and waits until none is in a call of the driver. */
+/* Ends the threads of all pools, for good, and waits until none is in a call of the driver. The pools go on. */
 void mdnn_pinned_pool_stop_all(void);
 
 #endif

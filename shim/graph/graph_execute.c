@@ -9,7 +9,6 @@
 #include "shim/convolution/lease.h"
 #include "shim/convolution/loan.h"
 #include "shim/graph/graph_plan.h"
-#include "shim/real/process.h"
 #include "shim/vmem/workspace_sizes.h"
 
 /* One call of Execute, or one that puts the same into a CUDA graph. */
@@ -213,15 +212,6 @@ cudnnStatus_t mdnn_graph_execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
     mdnn_announce_convolution_over();
     mdnn_lease_end(&lease);
     return status;
-}
-
-bool mdnn_graph_is_shrunk_at_exit(cudnnBackendDescriptor_t plan)
-{
-    if (mdnn_process_state() != MDNN_PROCESS_EXITING || MDNN_FAULT(SHRUNK_PLAN_AT_EXIT))
-        return false;
-    mdnn_shadow_t *const shadow = mdnn_shadow_find(plan, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    return shadow && atomic_load(&shadow->plan.looked_at) && shadow->plan.record &&
-           atomic_load(&shadow->plan.reported_bytes) < shadow->plan.record->own_bytes;
 }
 
 cudnnBackendDescriptor_t mdnn_graph_plan_for_cuda_graph(const mdnn_cudnn_t *real,

@@ -9,10 +9,6 @@
 cudnnStatus_t mdnn_graph_execute(const mdnn_cudnn_t *real, cudnnHandle_t handle,
                                  cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack);
 
-/* While exit handlers run, calls pass, except those for a plan that reported less workspace than it
- * takes. True for such a plan at such a time. */
-bool mdnn_graph_is_shrunk_at_exit(cudnnBackendDescriptor_t plan);
-
 /* The plan that may go into a CUDA graph: the program's own, or an engine in its place that takes
  * no more workspace than was reported. NULL if there is none; parts cannot be put there. */
 cudnnBackendDescriptor_t mdnn_graph_plan_for_cuda_graph(const mdnn_cudnn_t *real,

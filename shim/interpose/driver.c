@@ -332,11 +332,6 @@ void mdnn_driver_leave(void)
     mdnn_cancel_allow();
 }
 
-bool mdnn_driver_is_exiting(void)
-{
-    return mdnn_process_state() == MDNN_PROCESS_EXITING;
-}
-
 CUresult mdnn_driver_failure_of_context(void)
 {
     size_t free_bytes, total_bytes;

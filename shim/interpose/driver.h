@@ -75,8 +75,6 @@ const void *mdnn_driver_caller(void);
 void mdnn_driver_set_caller(const void *address);
 /* Called after the real call for memory that a library wanted to stay on the device; logs one line if that failed. */
 void mdnn_driver_note_plain(mdnn_plain_memory_t wanted, CUresult result);
-/* Whether the process runs its exit handlers, so that nothing has to be freed. */
-bool mdnn_driver_is_exiting(void);
 /* The failure that has ended the current context; CUDA_SUCCESS: none has. Asks the driver, but only after a call was seen
  * to fail so. */
 CUresult mdnn_driver_failure_of_context(void);

@@ -6,6 +6,7 @@
 #include "shim/interpose/driver.h"
 #include "shim/handles/handle_memory.h"
 #include "shim/handles/program_handles.h"
+#include "shim/real/process.h"
 #include "shim/vmem/virtual_setup.h"
 
 #include <stdlib.h>
@@ -51,7 +52,7 @@ CUresult mdnn_hook_cuMemCreate(CUresult (*real)(CUmemGenericAllocationHandle *, 
 {
     (void)own_stream;
     mdnn_handle_t *made;
-    if (!handle || bytes == 0 || !is_on_device(properties) || mdnn_driver_is_exiting())
+    if (!handle || bytes == 0 || !is_on_device(properties) || mdnn_process_is_over())
         return real(handle, bytes, properties, flags);
     CUresult result = flags == 0 && mdnn_virtual_on()
                           ? mdnn_program_create(handle, bytes, properties)
@@ -93,7 +94,7 @@ CUresult mdnn_hook_cuMemRelease(CUresult (*real)(CUmemGenericAllocationHandle), 
                                 CUmemGenericAllocationHandle handle)
 {
     (void)own_stream;
-    if (mdnn_driver_is_exiting())
+    if (mdnn_process_is_over())
         return mdnn_program_is_ours(handle) ? CUDA_SUCCESS : real(handle);
     if (!mdnn_program_is_ours(handle))
         return release_real(real, handle);
@@ -131,7 +132,7 @@ CUresult mdnn_hook_cuMemAddressReserve(CUresult (*real)(CUdeviceptr *, size_t, s
                                        unsigned long long flags)
 {
     (void)own_stream;
-    if (!address || bytes == 0 || !mdnn_virtual_on() || mdnn_driver_is_exiting())
+    if (!address || bytes == 0 || !mdnn_virtual_on() || mdnn_process_is_over())
         return real(address, bytes, alignment, wanted, flags);
     if (wanted == 0 && flags == 0 &&
         mdnn_program_reserve(address, bytes, alignment) == CUDA_SUCCESS)
@@ -161,7 +162,7 @@ CUresult mdnn_hook_cuMemAddressFree(CUresult (*real)(CUdeviceptr, size_t), bool 
                                     CUdeviceptr address, size_t bytes)
 {
     (void)own_stream;
-    if (mdnn_driver_is_exiting())
+    if (mdnn_process_is_over())
         return mdnn_virtual_owns(address) ? CUDA_SUCCESS : real(address, bytes);
     const mdnn_program_claim_t claim = mdnn_program_claim(0, address);
     const CUresult result = free_claimed(real, claim, address, bytes);
@@ -252,8 +253,8 @@ static CUresult unmap_claimed(CUresult (*real)(CUdeviceptr, size_t), mdnn_progra
                                      : CUDA_ERROR_INVALID_VALUE;
     }
     if (!is_whole(claim, address, bytes))
-        return CUDA_ERROR_INVALID_VALUE;                        /* a part of a mapping */
-    if (claim.guest->releases > 0 || !mdnn_driver_is_exiting()) /* nothing ends during exit */
+        return CUDA_ERROR_INVALID_VALUE;                      /* a part of a mapping */
+    if (claim.guest->releases > 0 || !mdnn_process_is_over()) /* else nothing ends */
         mdnn_program_unmap(claim.addresses);
     return CUDA_SUCCESS;
 }

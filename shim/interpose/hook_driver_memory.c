@@ -1,5 +1,6 @@
 /* Allocations and what programs ask about them. cudart's allocations come here, too. */
 #include "config/devices.h"
+#include "config/fault.h"
 #include "config/log.h"
 #include "shim/interpose/driver.h"
 #include "shim/handles/handle_memory.h"
@@ -7,6 +8,7 @@
 #include "shim/handles/program_handles.h"
 #include "shim/real/host_memory.h"
 #include "shim/real/pool_counters.h"
+#include "shim/real/process.h"
 #include "shim/remake/remake.h"
 #include "shim/vmem/reserved_memory.h"
 #include "shim/vmem/virtual_pointers.h"
@@ -103,7 +105,9 @@ CUresult mdnn_hook_cuMemAllocPitch_v2(CUresult (*real)(CUdeviceptr *, size_t *, 
 CUresult mdnn_hook_cuMemFree_v2(CUresult (*real)(CUdeviceptr), bool own_stream, CUdeviceptr address)
 {
     (void)own_stream;
-    if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
+    if (mdnn_virtual_owns(address) &&
+        (mdnn_process_is_over() ||
+         (MDNN_FAULT(EXIT_FREES_NOTHING) && mdnn_process_state() == MDNN_PROCESS_EXITING)))
         return CUDA_SUCCESS;
     const CUresult ended = mdnn_driver_failure_of_context();
     if (ended != CUDA_SUCCESS)
@@ -213,7 +217,7 @@ CUresult mdnn_hook_cuCtxDestroy(CUresult (*real)(CUcontext), bool own_stream, CU
 {
     CUdeviceptr address;
     (void)own_stream;
-    if (mdnn_driver_is_exiting())
+    if (mdnn_process_is_over())
         return real(context);
     mdnn_remake_code_ends();
     mdnn_virtual_context_ends(context);
@@ -231,7 +235,7 @@ CUresult mdnn_hook_cuDevicePrimaryCtxReset(CUresult (*real)(CUdevice), bool own_
                                            CUdevice device)
 {
     (void)own_stream;
-    if (mdnn_driver_is_exiting() || device < 0 || device >= MDNN_DEVICES)
+    if (mdnn_process_is_over() || device < 0 || device >= MDNN_DEVICES)
         return real(device);
     mdnn_remake_code_ends();
     mdnn_program_device_ends(device);

@@ -8,6 +8,7 @@
 #include "shim/vmem/other_memory.h"
 #include "shim/handles/program_handles.h"
 #include "shim/real/pool_counters.h"
+#include "shim/real/process.h"
 #include "shim/vmem/reserved_memory.h"
 
 /* ---- which pool ---- */
@@ -181,7 +182,7 @@ CUresult mdnn_hook_cuMemFreeAsync(CUresult (*real)(CUdeviceptr, CUstream), bool 
                                   CUdeviceptr address, CUstream stream)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    if (mdnn_virtual_owns(address) && mdnn_driver_is_exiting())
+    if (mdnn_virtual_owns(address) && mdnn_process_is_over())
         return CUDA_SUCCESS;
     const CUresult ended = mdnn_driver_failure_of_context();
     if (ended != CUDA_SUCCESS)

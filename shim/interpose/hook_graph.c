@@ -9,7 +9,7 @@
 #include "shim/interpose/hooks.h"
 #include "shim/real/process.h"
 
-/* ---- descriptors come and go, also while exit handlers run: what a plan was told of holds ---- */
+/* ---- descriptors come and go ---- */
 
 cudnnStatus_t mdnn_hook_cudnnBackendCreateDescriptor(mdnn_library_t library,
                                                      cudnnBackendDescriptorType_t type,
@@ -17,7 +17,7 @@ cudnnStatus_t mdnn_hook_cudnnBackendCreateDescriptor(mdnn_library_t library,
 {
     REAL_OR_FAIL(real, library, cudnnBackendCreateDescriptor);
     const cudnnStatus_t status = real->cudnnBackendCreateDescriptor(type, descriptor);
-    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
         return status;
     if (mdnn_shadow_wanted(type))
         mdnn_shadow_create(*descriptor, type);
@@ -32,7 +32,7 @@ cudnnStatus_t mdnn_hook_cudnnBackendDestroyDescriptor(mdnn_library_t library,
                                                       cudnnBackendDescriptor_t descriptor)
 {
     REAL_OR_FAIL(real, library, cudnnBackendDestroyDescriptor);
-    if (mdnn_guard_enter_even_at_exit()) {
+    if (mdnn_guard_enter()) {
         mdnn_shadow_destroy(descriptor);
         if (mdnn_follow_is_on())
             mdnn_follow_destroy(descriptor);
@@ -47,7 +47,7 @@ cudnnStatus_t mdnn_hook_cudnnBackendInitialize(mdnn_library_t library,
 {
     REAL_OR_FAIL(real, library, cudnnBackendInitialize);
     const cudnnStatus_t status = real->cudnnBackendInitialize(descriptor);
-    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
         return status;
     if (MDNN_FAULT(INITIALIZED_PASSES))
         mdnn_shadow_destroy(descriptor);
@@ -64,7 +64,7 @@ cudnnStatus_t mdnn_hook_cudnnBackendFinalize(mdnn_library_t library,
 {
     REAL_OR_FAIL(real, library, cudnnBackendFinalize);
     const cudnnStatus_t status = real->cudnnBackendFinalize(descriptor);
-    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
         return status;
     if (mdnn_follow_is_on())
         mdnn_follow_finalize(descriptor);
@@ -82,7 +82,7 @@ cudnnStatus_t mdnn_hook_cudnnBackendSetAttribute(mdnn_library_t library,
     REAL_OR_FAIL(real, library, cudnnBackendSetAttribute);
     const cudnnStatus_t status =
         real->cudnnBackendSetAttribute(descriptor, name, type, count, elements);
-    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter_even_at_exit())
+    if (status != CUDNN_STATUS_SUCCESS || !mdnn_guard_enter())
         return status;
     mdnn_shadow_set(descriptor, name, count, elements);
     if (mdnn_follow_is_on() && !mdnn_shadow_is_of_pack(name))
@@ -118,8 +118,7 @@ cudnnStatus_t mdnn_hook_cudnnBackendExecute(mdnn_library_t library, cudnnHandle_
 {
     REAL_OR_FAIL(real, library, cudnnBackendExecute);
     if (!mdnn_guard_enter())
-        return mdnn_graph_is_shrunk_at_exit(plan) ? mdnn_graph_execute(real, handle, plan, pack)
-                                                  : real->cudnnBackendExecute(handle, plan, pack);
+        return real->cudnnBackendExecute(handle, plan, pack);
     const cudnnStatus_t status = mdnn_graph_execute(real, handle, plan, pack);
     mdnn_guard_leave();
     return status;
@@ -134,9 +133,7 @@ cudnnStatus_t mdnn_hook_cudnnBackendExecute(mdnn_library_t library, cudnnHandle_
         REAL_OR_FAIL(real, library, name);                                                         \
         const bool entered = mdnn_guard_enter();                                                   \
         const cudnnBackendDescriptor_t chosen =                                                    \
-            entered || mdnn_graph_is_shrunk_at_exit(plan)                                          \
-                ? mdnn_graph_plan_for_cuda_graph(real, handle, plan, pack)                         \
-                : plan;                                                                            \
+            entered ? mdnn_graph_plan_for_cuda_graph(real, handle, plan, pack) : plan;             \
         const cudnnStatus_t status =                                                               \
             chosen || !plan                                                                        \
                 ? real->name(handle, chosen, pack, graph)                                          \

@@ -22,7 +22,7 @@ cudnnStatus_t mdnn_hook_cudnnDestroy(mdnn_library_t library, cudnnHandle_t handl
     const mdnn_cudnn_t *const real = mdnn_real_cudnn(library);
     if (!real || !real->cudnnDestroy)
         return CUDNN_STATUS_NOT_INITIALIZED;
-    if (mdnn_guard_enter_even_at_exit()) {
+    if (mdnn_guard_enter()) {
         mdnn_handle_destroyed(handle);
         mdnn_guard_leave();
     }

@@ -14,6 +14,7 @@
 #include "config/progress.h"
 #include "config/statistics.h"
 #include "shim/real/load_order.h"
+#include "shim/real/real.h"
 
 static _Atomic int state = MDNN_PROCESS_NEW;
 static mdnn_options_t options;
@@ -164,6 +165,16 @@ mdnn_process_state_t mdnn_process_state(void)
     return (mdnn_process_state_t)now;
 }
 
+/* The question is one that the driver answers without a device or a context. */
+bool mdnn_process_is_over(void)
+{
+    CUcontext current;
+    if (mdnn_process_state() != MDNN_PROCESS_EXITING)
+        return false;
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    return driver && driver->cuCtxGetCurrent(&current) == CUDA_ERROR_DEINITIALIZED;
+}
+
 bool mdnn_process_disabled_by_environment(void)
 {
     static _Atomic int known = -1;
@@ -217,6 +228,10 @@ bool mdnn_guard_enter(void)
         mdnn_count(MDNN_COUNTER_passed_fork, 1);
         return false;
     case MDNN_PROCESS_EXITING:
+        if (!mdnn_process_is_over() && !MDNN_FAULT(EXIT_PASSES)) {
+            guard_taken();
+            return true;
+        }
         mdnn_count(MDNN_COUNTER_passed_exit, 1);
         return false;
     case MDNN_PROCESS_DISABLED:
@@ -227,14 +242,6 @@ bool mdnn_guard_enter(void)
         return false;
     }
     return false;
-}
-
-bool mdnn_guard_enter_even_at_exit(void)
-{
-    if (depth > 0 || mdnn_process_state() != MDNN_PROCESS_EXITING)
-        return mdnn_guard_enter();
-    guard_taken();
-    return true;
 }
 
 void mdnn_guard_leave(void)

@@ -17,7 +17,7 @@ typedef enum mdnn_process_state {
     MDNN_PROCESS_ACTIVE,
     MDNN_PROCESS_DISABLED,
     MDNN_PROCESS_FORKED, /* a child without exec, by fork or by clone: CUDA does not work here */
-    MDNN_PROCESS_EXITING /* exit handlers run: CUDA may be gone */
+    MDNN_PROCESS_EXITING /* exit handlers run: the library's have, and CUDA may be gone */
 } mdnn_process_state_t;
 
 /* Starts the library at the first call. */
@@ -25,6 +25,9 @@ mdnn_process_state_t mdnn_process_state(void);
 /* Whether this is a process other than the one that started us, even one that shares its memory (vfork), which the
  * state does not show. Costs a system call. */
 bool mdnn_process_is_child(void);
+/* Whether exit handlers have shut the driver down: nothing can be done any more, nor need it be. Until then what a
+ * program does in exit handlers and destructors goes on as before, without the library's threads. */
+bool mdnn_process_is_over(void);
 /* True if MICRODNN_DISABLE is set in the environment; looks at nothing else. */
 bool mdnn_process_disabled_by_environment(void);
 
@@ -34,8 +37,6 @@ const mdnn_options_t *mdnn_process_options(void);
 /* A hook decides only at the outermost call of its thread. False: pass the call on, and do not
  * leave. Every true needs one mdnn_guard_leave. */
 bool mdnn_guard_enter(void);
-/* The same for work that must go on while exit handlers run: returns true then as well. */
-bool mdnn_guard_enter_even_at_exit(void);
 void mdnn_guard_leave(void);
 
 /* Between these two calls the thread is not cancelled: a thread that ended while it waits or logs in our code would

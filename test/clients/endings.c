@@ -163,6 +163,106 @@ static void gives_up_and_begins_anew(void)
     go_on();
 }
 
+/* ---- what goes on while exit handlers and destructors run, after the library's own ---- */
+
+static size_t used_bytes(void)
+{
+    size_t free_bytes, total_bytes;
+    CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    return total_bytes - free_bytes;
+}
+
+static void renew(int i)
+{
+    CUDA(cudaFree(buffers[i]));
+    CUDA(cudaMalloc((void **)&buffers[i], words * sizeof(uint32_t)));
+    CUDA(cudaMemsetAsync(buffers[i], i, words * sizeof(uint32_t), NULL));
+    memset(model[i], i, sizeof model[i]);
+}
+
+/* What is freed is free. */
+static void end_late(void)
+{
+    const size_t held_bytes = (size_t)BUFFERS * words * sizeof(uint32_t);
+    const size_t before_bytes = used_bytes();
+    free_all();
+    CHECK(used_bytes() + held_bytes <= before_bytes);
+    for (int i = 0; i < 2 * BUFFERS; i++) {
+        void *one;
+        CUDA(cudaMalloc(&one, held_bytes / 2));
+        CUDA(cudaMemset(one, i, held_bytes / 2));
+        CUDA(cudaFree(one));
+    }
+}
+
+static void go_on_late(void)
+{
+    work(ROUNDS);
+    for (int i = 0; i < BUFFERS; i++) {
+        renew(i);
+        work(1);
+    }
+    check_all();
+    end_late();
+}
+
+static void reset_late(void)
+{
+    CUDA(cudaDeviceReset());
+    load_mix();
+    allocate_all();
+    go_on_late();
+}
+
+static pthread_t worker;
+
+static void *work_late(void *unused)
+{
+    for (int i = 0; i < 4 * BUFFERS; i++) {
+        renew(i % BUFFERS);
+        work(1);
+    }
+    check_all();
+    end_late();
+    return unused;
+}
+
+/* As pools of threads do, which finish what they have been given. */
+static void join_late(void)
+{
+    CHECK(pthread_join(worker, NULL) == 0);
+}
+
+static void leaves_work_to_a_thread(void)
+{
+    work_half_way();
+    CHECK(pthread_create(&worker, NULL, work_late, NULL) == 0);
+    exit(STATUS);
+}
+
+/* A driver that has shut down takes no calls any more. */
+static void free_late(void)
+{
+    for (int i = 0; i < BUFFERS; i++) {
+        const cudaError_t error = cudaFree(buffers[i]);
+        CHECK(error == cudaSuccess || error == cudaErrorCudartUnloading);
+    }
+}
+
+static void (*at_destruction)(void);
+
+__attribute__((destructor)) static void destroy(void)
+{
+    if (at_destruction)
+        at_destruction();
+}
+
+static void goes_on_in_a_destructor(void)
+{
+    at_destruction = go_on_late;
+    exits();
+}
+
 /* ---- children, which never use the GPU ---- */
 
 /* The leak checker of a sanitizer build stops all threads, and complains of those that a child does not have. The
@@ -257,22 +357,33 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } programs[] = {{"returns", returns},
-                    {"exits", exits},
-                    {"exits_at_once", exits_at_once},
-                    {"aborts", aborts},
-                    {"is_killed", is_killed},
-                    {"is_interrupted", is_interrupted},
-                    {"exits_beside", exits_beside},
-                    {"handles_an_interrupt", handles_an_interrupt},
-                    {"gives_up_and_begins_anew", gives_up_and_begins_anew},
-                    {"forks", forks},
-                    {"clones", clones},
-                    {"clones_that_ask", clones_that_ask}};
+        void (*late)(
+            void); /* in an exit handler that runs after those of CUDA and of the library */
+    } programs[] = {{"returns", returns, NULL},
+                    {"exits", exits, NULL},
+                    {"exits_at_once", exits_at_once, NULL},
+                    {"aborts", aborts, NULL},
+                    {"is_killed", is_killed, NULL},
+                    {"is_interrupted", is_interrupted, NULL},
+                    {"exits_beside", exits_beside, NULL},
+                    {"handles_an_interrupt", handles_an_interrupt, NULL},
+                    {"gives_up_and_begins_anew", gives_up_and_begins_anew, NULL},
+                    {"forks", forks, NULL},
+                    {"clones", clones, NULL},
+                    {"clones_that_ask", clones_that_ask, NULL},
+                    {"works_at_exit", exits, go_on_late},
+                    {"resets_at_exit", exits, reset_late},
+                    {"joins_at_exit", leaves_work_to_a_thread, join_late},
+                    {"works_in_a_destructor", goes_on_in_a_destructor, NULL},
+                    {"frees_when_cuda_is_gone", exits, free_late}};
     if (argc == 3)
         words = (uint32_t)strtoul(argv[2], NULL, 10) << 18;
     for (size_t i = 0; argc >= 2 && words > 0 && i < sizeof programs / sizeof *programs; i++)
         if (strcmp(argv[1], programs[i].name) == 0) {
+            if (programs[i].late == free_late)
+                CHECK(setenv("MICRODNN_SIM_ENDS", "1", 1) == 0);
+            if (programs[i].late)
+                CHECK(atexit(programs[i].late) == 0);
             load_mix();
             programs[i].run();
             return 0;

@@ -224,7 +224,7 @@ static void free_at_exit(void)
 {
     const size_t begun = seen->begun;
     const bool right = cudaMemset(freed_late, 0, 64) == cudaSuccess && seen->begun == begun + 1 &&
-                       cudaFree(freed_late) == cudaSuccess && seen->freed == 0;
+                       cudaFree(freed_late) == cudaSuccess && seen->freed != 0;
     _exit(right ? 0 : 1);
 }
 

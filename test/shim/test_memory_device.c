@@ -2,6 +2,7 @@
  * in LD_LIBRARY_PATH. */
 #include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -1015,21 +1016,71 @@ static void ending_a_change_waits_for_no_other(void **state)
     mdnn_device_memory_destroy(memory);
 }
 
-/* Last: no thread begins anything after it. */
+static void *allow_slow_call(void *unused)
+{
+    const struct timespec pause = {0, 20000000};
+    (void)nanosleep(&pause, NULL);
+    slow.allowed = true;
+    return unused;
+}
+
+/* The thread is at the first change when it is told to end. No thread begins anything after this. */
+static void what_the_thread_has_left_is_changed_at_the_end(void **state)
+{
+    const fixture_t *const f = *state;
+    const mdnn_memory_device_t device = mdnn_device_memory_functions();
+    mdnn_driver_t driver = *f->driver;
+    fixture_t slowly = *f;
+    uint64_t chunks[REMAPPED], tokens[REMAPPED], done;
+    mdnn_remap_t all;
+    pthread_t other;
+    slow.map = driver.cuMemMap;
+    slow.reached = slow.allowed = false;
+    driver.cuMemMap = map_slowly;
+    slowly.driver = &driver;
+    mdnn_device_memory_t *const memory = make_remapped(&slowly, &all, chunks);
+    slow.at = all.address;
+    for (uint64_t i = 0; i < REMAPPED; i++) {
+        const mdnn_remap_t one = {true, all.address + i * CHUNK, &chunks[i], 1};
+        OK(device.remap_begin(memory, &one, &tokens[i]));
+    }
+    await_slow_call();
+    OK(pthread_create(&other, NULL, allow_slow_call, NULL));
+    mdnn_device_remaps_stop_all();
+    OK(pthread_join(other, NULL));
+    for (uint64_t i = 0; i < REMAPPED; i++) {
+        assert_int_equal(await_remap(memory, tokens[i]), 1);
+        OK(device.remap_end(memory, tokens[i], false, &done));
+    }
+    OK(cuMemsetD8(all.address, 7, REMAPPED * CHUNK));
+    mdnn_device_memory_destroy(memory);
+}
+
 static void nothing_changes_in_the_background_at_the_end(void **state)
 {
     const fixture_t *const f = *state;
     const mdnn_memory_device_t device = mdnn_device_memory_functions();
-    uint64_t chunks[REMAPPED], token, begun, done;
+    uint64_t chunks[REMAPPED], token;
     mdnn_remap_t remap;
     mdnn_device_memory_t *const memory = make_remapped(f, &remap, chunks);
-    OK(device.remap_begin(memory, &remap, &begun));
-    mdnn_device_remaps_stop_all();
     assert_int_equal(device.remap_begin(memory, &remap, &token), MDNN_STATUS_UNSUPPORTED);
-    OK(device.remap_end(memory, begun, true, &done));
-    assert_int_equal(done, REMAPPED);
-    OK(cuMemsetD8(remap.address, 7, REMAPPED * CHUNK));
+    assert_int_equal(device.background(memory).chunks, 0);
     mdnn_device_memory_destroy(memory);
+}
+
+/* The thread has made a piece by then; a later pool has none. No thread makes pieces after this. */
+static void whoever_needs_slots_makes_them_at_the_end(void **state)
+{
+    mdnn_pinned_pool_t *const slots = make_slots(*state, 64 * CHUNK, true);
+    uint64_t slot;
+    while (mdnn_pinned_pool_take(slots, &slot) == MDNN_STATUS_BUSY)
+        OK(mdnn_pinned_pool_wait(slots));
+    mdnn_pinned_pool_stop_all();
+    for (int i = 1; i < 64; i++)
+        OK(mdnn_pinned_pool_take(slots, &slot));
+    assert_int_equal(mdnn_pinned_pool_take(slots, &slot), MDNN_STATUS_OUT_OF_MEMORY);
+    mdnn_pinned_pool_destroy(slots);
+    take_all(*state, true);
 }
 
 /* The figures of the profile, in bytes a microsecond. */
@@ -1084,7 +1135,9 @@ int main(void)
         cmocka_unit_test(mappings_change_in_the_background),
         cmocka_unit_test(a_failure_ends_what_changes_in_the_background),
         cmocka_unit_test(ending_a_change_waits_for_no_other),
+        cmocka_unit_test(what_the_thread_has_left_is_changed_at_the_end),
         cmocka_unit_test(nothing_changes_in_the_background_at_the_end),
+        cmocka_unit_test(whoever_needs_slots_makes_them_at_the_end),
     };
     setenv("MICRODNN_SIM_DEVICES", "2", 1);
     setenv("MICRODNN_SIM_PEERS", "1", 1);

@@ -131,6 +131,13 @@ void sim_configure(void)
     pthread_mutex_unlock(&sim_engine.mutex);
 }
 
+static _Atomic bool is_shut_down;
+
+static void shut_down(void)
+{
+    is_shut_down = true;
+}
+
 CUresult sim_initialise(void)
 {
     if (sim_engine.initialised)
@@ -143,6 +150,8 @@ CUresult sim_initialise(void)
     sim_register_compare();
     sim_register_copy_kernel();
     sim_engine.initialised = result == CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS && environment_number("MICRODNN_SIM_ENDS", 0) != 0)
+        (void)atexit(shut_down);
     return result;
 }
 
@@ -154,6 +163,8 @@ static CUresult admit(const char *name, sim_need_t need)
         return code;
     if (!sim_engine.initialised)
         return CUDA_ERROR_NOT_INITIALIZED;
+    if (is_shut_down)
+        return CUDA_ERROR_DEINITIALIZED;
     if (need == SIM_NEED_INIT)
         return CUDA_SUCCESS;
     CUcontext context = sim_current();
