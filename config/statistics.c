@@ -248,6 +248,7 @@ mdnn_status_t mdnn_statistics_open(const mdnn_options_t *options)
     const bool asked = options->general_stats != MDNN_STATISTICS_OFF;
     if ((!asked && options->memory_budget == MDNN_SIZE_NONE) || atomic_load(&published) != NULL)
         return MDNN_STATUS_OK;
+    memset(&target, 0, sizeof target); /* a child has its parent's */
     target.format = (mdnn_statistics_format_t)options->general_stats;
     target.process = getpid();
     set_target_path(options->general_stats_file);

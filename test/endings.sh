@@ -32,7 +32,7 @@ ends_with_statistics() {
         [ "$(find "$TMPDIR" -name 'stats*' | wc -l)" = 1 ]
 }
 
-plan 17
+plan 20
 check "main returns while memory moves" ends_with_statistics 0 returns
 check "exit while memory moves" ends_with_statistics 7 exits
 check "exit of another thread" ends 7 exits_beside
@@ -50,4 +50,7 @@ check "an exit handler resets the device, and goes on" ends 7 resets_at_exit
 check "a thread goes on until an exit handler has waited for it" ends 7 joins_at_exit
 check "a destructor goes on with the work" ends_with_statistics 7 works_in_a_destructor
 check "memory is freed after the driver has shut down" ends 7 frees_when_cuda_is_gone
+check "children of a parent that has not initialized CUDA keep their budget" ends_with_statistics 0 forks_before_cuda
+check "children without fork handlers keep it, too" ends_with_statistics 0 clones_before_cuda
+check "so do their children" ends_with_statistics 0 forks_again_before_cuda
 finish

@@ -320,6 +320,8 @@ bool mdnn_driver_enter(void)
         return false;
     inside = true;
     const mdnn_process_state_t state = settled_state();
+    if (state == MDNN_PROCESS_ACTIVE)
+        mdnn_process_see_cuda();
     inside = (state == MDNN_PROCESS_ACTIVE || state == MDNN_PROCESS_EXITING) && mdnn_virtual_on();
     if (inside)
         mdnn_cancel_hold();

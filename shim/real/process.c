@@ -26,12 +26,27 @@ static _Thread_local int depth __attribute__((tls_model("initial-exec")));
  * made; handlers of pthread_atfork run in those of fork() alone. NULL: the kernel is too old. */
 static volatile unsigned char *mark;
 static pid_t process; /* that started us */
+static _Atomic bool has_cuda;
+
+void mdnn_process_see_cuda(void)
+{
+    CUcontext current;
+    if (atomic_load_explicit(&has_cuda, memory_order_relaxed))
+        return;
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    if (driver && driver->cuCtxGetCurrent(&current) != CUDA_ERROR_NOT_INITIALIZED)
+        atomic_store_explicit(&has_cuda, true, memory_order_relaxed);
+}
 
 static void set_mark(void)
 {
     const bool unmarked = MDNN_FAULT(FORK_KEEPS_RUNNING) || MDNN_FAULT(CLONE_KEEPS_RUNNING);
     const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
     process = (pid_t)syscall(SYS_getpid);
+    if (mark) { /* the parent's, emptied */
+        *mark = 1;
+        return;
+    }
     void *const page =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED || unmarked)
@@ -61,10 +76,12 @@ static void at_exit(void)
         mdnn_statistics_finish();
 }
 
+/* CUDA works in a child if its parent had not initialized it: such a child starts anew at its first call. */
 static void in_child(void)
 {
+    const bool lost = atomic_load(&has_cuda) || MDNN_FAULT(FORK_LOSES_BUDGET);
     if (!MDNN_FAULT(FORK_KEEPS_RUNNING))
-        atomic_store(&state, MDNN_PROCESS_FORKED);
+        atomic_store(&state, lost ? MDNN_PROCESS_FORKED : MDNN_PROCESS_NEW);
     mdnn_statistics_after_fork();
 }
 
@@ -113,6 +130,15 @@ static bool is_second_copy(void)
     return order.copy[0] && order.copy_is_first;
 }
 
+/* Once: children have the handlers of their parents. */
+static bool register_handlers(void)
+{
+    static bool registered;
+    if (!registered)
+        registered = pthread_atfork(NULL, NULL, in_child) == 0 && atexit(at_exit) == 0;
+    return registered;
+}
+
 static int start(void)
 {
     depth++;
@@ -125,7 +151,7 @@ static int start(void)
             MDNN_LOG(MDNN_LOG_WARN, "config", "statistics: %s: %s", options.general_stats_file,
                      mdnn_status_string(status));
         set_mark();
-        if (pthread_atfork(NULL, NULL, in_child) != 0 || atexit(at_exit) != 0)
+        if (!register_handlers())
             next = MDNN_PROCESS_DISABLED;
     }
     depth--;
@@ -152,15 +178,15 @@ mdnn_process_state_t mdnn_process_state(void)
     if (MDNN_FAULT(START_LOCKS))
         break_start();
     int now = atomic_load_explicit(&state, memory_order_acquire);
+    if ((now == MDNN_PROCESS_ACTIVE || now == MDNN_PROCESS_EXITING) && mark && !*mark) {
+        in_child();
+        now = atomic_load_explicit(&state, memory_order_acquire);
+    }
     if (now == MDNN_PROCESS_NEW && depth == 0 &&
         atomic_compare_exchange_strong(&state, &now, MDNN_PROCESS_STARTING)) {
         mdnn_cancel_hold();
         now = start();
         mdnn_cancel_allow();
-    }
-    if ((now == MDNN_PROCESS_ACTIVE || now == MDNN_PROCESS_EXITING) && mark && !*mark) {
-        in_child();
-        now = MDNN_PROCESS_FORKED;
     }
     return (mdnn_process_state_t)now;
 }
@@ -223,6 +249,7 @@ bool mdnn_guard_enter(void)
     switch (mdnn_process_state()) {
     case MDNN_PROCESS_ACTIVE:
         guard_taken();
+        mdnn_process_see_cuda();
         return true;
     case MDNN_PROCESS_FORKED:
         mdnn_count(MDNN_COUNTER_passed_fork, 1);

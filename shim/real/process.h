@@ -16,7 +16,7 @@ typedef enum mdnn_process_state {
     MDNN_PROCESS_STARTING, /* a thread is reading the options; calls pass until it is done */
     MDNN_PROCESS_ACTIVE,
     MDNN_PROCESS_DISABLED,
-    MDNN_PROCESS_FORKED, /* a child without exec, by fork or by clone: CUDA does not work here */
+    MDNN_PROCESS_FORKED, /* a child without exec, by fork or by clone, of one that had CUDA, which does not work here */
     MDNN_PROCESS_EXITING /* exit handlers run: the library's have, and CUDA may be gone */
 } mdnn_process_state_t;
 
@@ -37,6 +37,9 @@ const mdnn_options_t *mdnn_process_options(void);
 /* A hook decides only at the outermost call of its thread. False: pass the call on, and do not
  * leave. Every true needs one mdnn_guard_leave. */
 bool mdnn_guard_enter(void);
+/* Called by every hook that begins to work: notes whether CUDA is initialized. Before that the library has made nothing
+ * that a child could not use, and a child starts anew. */
+void mdnn_process_see_cuda(void);
 void mdnn_guard_leave(void);
 
 /* Between these two calls the thread is not cancelled: a thread that ended while it waits or logs in our code would

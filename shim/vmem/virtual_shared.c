@@ -141,8 +141,10 @@ bool mdnn_virtual_has_shared(void)
     if (atomic_load_explicit(&timelines, memory_order_acquire))
         return true;
     const mdnn_driver_t *const driver = mdnn_virtual_on() ? mdnn_real_driver() : NULL;
-    if (!driver || !driver->has_memory)
-        return false;
+    CUcontext current;
+    if (!driver || !driver->has_memory ||
+        driver->cuCtxGetCurrent(&current) == CUDA_ERROR_NOT_INITIALIZED)
+        return false; /* a child could not use what is made */
     mdnn_lock(&making);
     const bool made = make_common(driver);
     mdnn_unlock(&making);

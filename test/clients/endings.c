@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cudnn.h>
+
 #include "test/clients/mix.h"
 
 enum { BUFFERS = 16, MODEL_WORDS = 16, ROUNDS = 5, STATUS = 7, SECONDS = 600 };
@@ -352,6 +354,84 @@ static void clones_that_ask(void)
     go_on();
 }
 
+/* ---- children of a parent that has not initialized CUDA: both may use it ---- */
+
+static void find_a_function(void)
+{
+    void *found = NULL;
+    CHECK(cuGetProcAddress("cuMemAlloc", &found, 12000, 0, NULL) == CUDA_SUCCESS && found);
+}
+
+static void make_a_descriptor(void)
+{
+    cudnnBackendDescriptor_t descriptor;
+    CHECK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &descriptor) ==
+          CUDNN_STATUS_SUCCESS);
+}
+
+/* Within the memory that there is, as the program is told. */
+static void use_the_device(void)
+{
+    size_t free_bytes, total_bytes;
+    load_mix();
+    CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    work_half_way();
+    go_on();
+    CHECK(simulator->most_used_bytes(0) <= total_bytes);
+}
+
+static void work_in_a_child(pid_t (*make)(void))
+{
+    int status;
+    const pid_t child = make();
+    CHECK(child >= 0);
+    if (child == 0) {
+        is_child = true;
+        (void)alarm(SECONDS);
+        use_the_device();
+        exit(STATUS);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == STATUS);
+}
+
+static void forks_before_cuda(void)
+{
+    work_in_a_child(fork);
+    find_a_function();
+    work_in_a_child(fork);
+    make_a_descriptor();
+    work_in_a_child(fork);
+    use_the_device();
+}
+
+static void clones_before_cuda(void)
+{
+    find_a_function();
+    make_a_descriptor();
+    work_in_a_child(clone_raw);
+    use_the_device();
+}
+
+/* The child has found functions anew when it makes a child of its own. */
+static void forks_again_before_cuda(void)
+{
+    find_a_function();
+    const pid_t child = fork();
+    int status;
+    CHECK(child >= 0);
+    if (child == 0) {
+        is_child = true;
+        find_a_function();
+        work_in_a_child(fork);
+        use_the_device();
+        exit(STATUS);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == STATUS);
+    use_the_device();
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -371,6 +451,9 @@ int main(int argc, char **argv)
                     {"forks", forks, NULL},
                     {"clones", clones, NULL},
                     {"clones_that_ask", clones_that_ask, NULL},
+                    {"forks_before_cuda", forks_before_cuda, NULL},
+                    {"clones_before_cuda", clones_before_cuda, NULL},
+                    {"forks_again_before_cuda", forks_again_before_cuda, NULL},
                     {"works_at_exit", exits, go_on_late},
                     {"resets_at_exit", exits, reset_late},
                     {"joins_at_exit", leaves_work_to_a_thread, join_late},
@@ -384,7 +467,8 @@ int main(int argc, char **argv)
                 CHECK(setenv("MICRODNN_SIM_ENDS", "1", 1) == 0);
             if (programs[i].late)
                 CHECK(atexit(programs[i].late) == 0);
-            load_mix();
+            if (!strstr(argv[1], "before_cuda"))
+                load_mix();
             programs[i].run();
             return 0;
         }

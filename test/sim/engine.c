@@ -132,6 +132,7 @@ void sim_configure(void)
 }
 
 static _Atomic bool is_shut_down;
+static _Atomic pid_t owner; /* that initialised the driver; 0: nobody */
 
 static void shut_down(void)
 {
@@ -150,6 +151,7 @@ CUresult sim_initialise(void)
     sim_register_compare();
     sim_register_copy_kernel();
     sim_engine.initialised = result == CUDA_SUCCESS;
+    owner = result == CUDA_SUCCESS ? getpid() : 0;
     if (result == CUDA_SUCCESS && environment_number("MICRODNN_SIM_ENDS", 0) != 0)
         (void)atexit(shut_down);
     return result;
@@ -177,12 +179,9 @@ CUresult sim_enter(const char *name, sim_need_t need)
 {
     if (sim_in_host_call())
         return CUDA_ERROR_NOT_PERMITTED;
-    /* A forked child has the parent's mutex, maybe locked for ever, and no device. */
-    static pid_t owner;
-    pid_t self = getpid(), first = 0;
-    if (!__atomic_compare_exchange_n(&owner, &first, self, false, __ATOMIC_RELAXED,
-                                     __ATOMIC_RELAXED) &&
-        first != self)
+    /* A child of a process that was initialised has the parent's mutex, maybe locked for ever, and no device. */
+    const pid_t first = owner;
+    if (first != 0 && first != getpid())
         return CUDA_ERROR_NOT_INITIALIZED;
     pthread_mutex_lock(&sim_engine.mutex);
     sim_work_forget_equal();
