@@ -1,6 +1,7 @@
 #include "config/option_checks.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/numbers.h"
@@ -69,13 +70,15 @@ static int rule_of(mdnn_option_id_t id)
 /* An empty file name, or a value that is the default, asks for nothing. */
 static bool is_asked_for(const mdnn_options_t *options, mdnn_option_id_t id)
 {
-    mdnn_options_t defaults;
     char value[MDNN_OPTION_STRING_BYTES], usual[MDNN_OPTION_STRING_BYTES];
-    if (strcmp(options->origin[id], "default") == 0)
+    mdnn_options_t *const defaults =
+        strcmp(options->origin[id], "default") != 0 ? malloc(sizeof *defaults) : NULL;
+    if (!defaults)
         return false;
-    mdnn_options_set_defaults(&defaults);
+    mdnn_options_set_defaults(defaults);
     mdnn_options_format(options, id, value, sizeof value);
-    mdnn_options_format(&defaults, id, usual, sizeof usual);
+    mdnn_options_format(defaults, id, usual, sizeof usual);
+    free(defaults);
     return strcmp(value, usual) != 0;
 }
 

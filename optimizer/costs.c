@@ -103,21 +103,25 @@ size_t mdnn_costs_prune(mdnn_cost_t *costs, size_t count, const mdnn_wr_request_
 static mdnn_status_t find_costs(const mdnn_wr_request_t *request, const mdnn_cost_source_t *source,
                                 int64_t images, mdnn_part_role_t role, mdnn_cost_list_t *list)
 {
-    mdnn_cost_t found[MDNN_COSTS_PER_SIZE];
+    mdnn_cost_t *const found = malloc(MDNN_COSTS_PER_SIZE * sizeof *found);
     size_t count = 0;
-
-    MDNN_TRY(source->find(source->context, images, role, found, MDNN_COSTS_PER_SIZE, &count));
-    if (count > MDNN_COSTS_PER_SIZE)
-        return MDNN_STATUS_INVALID_ARGUMENT;
-    count = mdnn_costs_prune(found, count, request);
-    if (count == 0)
-        return MDNN_STATUS_OK;
-    list->costs = malloc(count * sizeof *found);
-    if (!list->costs)
+    if (!found)
         return MDNN_STATUS_OUT_OF_MEMORY;
-    memcpy(list->costs, found, count * sizeof *found);
-    list->count = count;
-    return MDNN_STATUS_OK;
+    mdnn_status_t status =
+        source->find(source->context, images, role, found, MDNN_COSTS_PER_SIZE, &count);
+    if (status == MDNN_STATUS_OK && count > MDNN_COSTS_PER_SIZE)
+        status = MDNN_STATUS_INVALID_ARGUMENT;
+    if (status == MDNN_STATUS_OK)
+        count = mdnn_costs_prune(found, count, request);
+    if (status == MDNN_STATUS_OK && count > 0) {
+        list->costs = malloc(count * sizeof *found);
+        if (list->costs)
+            memcpy(list->costs, found, count * sizeof *found);
+        list->count = list->costs ? count : 0;
+        status = list->costs ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
+    }
+    free(found);
+    return status;
 }
 
 static mdnn_status_t find_size(const mdnn_wr_request_t *request, const mdnn_cost_source_t *source,

@@ -149,20 +149,37 @@ typedef struct costs_visit {
     bool importing;
 } costs_visit_t;
 
+/* A blob's costs, which the caller frees; NULL: it has none that can be read. Not on the stack, which may be a small
+ * thread's. */
+static mdnn_status_t decode(const mdnn_database_blob_t *blob, mdnn_cost_t **costs, size_t *count)
+{
+    *costs = malloc(MDNN_COSTS_PER_SIZE * sizeof **costs);
+    if (!*costs)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    if (mdnn_costs_decode(blob->bytes, blob->size, *costs, count) == MDNN_STATUS_OK)
+        return MDNN_STATUS_OK;
+    free(*costs);
+    *costs = NULL;
+    return MDNN_STATUS_OK;
+}
+
 static mdnn_status_t take_costs(void *context, const mdnn_database_blob_t *blob)
 {
     costs_visit_t *const visit = context;
-    mdnn_cost_t costs[MDNN_COSTS_PER_SIZE];
+    mdnn_cost_t *costs;
     size_t count;
 
     if (blob->images < 1 || blob->role < 0 || blob->role >= MDNN_PART_ROLE_COUNT ||
-        mdnn_costs_decode(blob->bytes, blob->size, costs, &count) != MDNN_STATUS_OK)
+        mdnn_cost_memory_find(visit->memory, blob->images, (mdnn_part_role_t)blob->role))
         return MDNN_STATUS_OK;
-    const mdnn_part_role_t role = (mdnn_part_role_t)blob->role;
-    if (mdnn_cost_memory_find(visit->memory, blob->images, role))
+    MDNN_TRY(decode(blob, &costs, &count));
+    if (!costs)
         return MDNN_STATUS_OK;
     visit->added++;
-    return mdnn_cost_memory_put(visit->memory, blob->images, role, costs, count, false);
+    const mdnn_status_t status = mdnn_cost_memory_put(
+        visit->memory, blob->images, (mdnn_part_role_t)blob->role, costs, count, false);
+    free(costs);
+    return status;
 }
 
 static mdnn_status_t read_costs(void *context, sqlite3 *handle)
@@ -199,7 +216,8 @@ typedef struct joined_costs {
     int64_t role;
     mdnn_cost_t costs[MDNN_COSTS_PER_SIZE];
     size_t count;
-    bool complete; /* nothing was left where the file knows of this size */
+    bool complete;                         /* nothing was left where the file knows of this size */
+    unsigned char bytes[MDNN_COSTS_BYTES]; /* all of them, as they are written */
 } joined_costs_t;
 
 static bool any_deferred(const mdnn_cost_t *costs, size_t count)
@@ -225,10 +243,12 @@ static mdnn_cost_t *find_candidate(joined_costs_t *joined, const mdnn_cost_t *ca
 static mdnn_status_t join_costs(void *context, const mdnn_database_blob_t *blob)
 {
     joined_costs_t *const joined = context;
-    mdnn_cost_t costs[MDNN_COSTS_PER_SIZE];
+    mdnn_cost_t *costs;
     size_t count;
-    if (blob->images != joined->images || blob->role != joined->role ||
-        mdnn_costs_decode(blob->bytes, blob->size, costs, &count) != MDNN_STATUS_OK)
+    if (blob->images != joined->images || blob->role != joined->role)
+        return MDNN_STATUS_OK;
+    MDNN_TRY(decode(blob, &costs, &count));
+    if (!costs)
         return MDNN_STATUS_OK;
     for (size_t i = 0; i < count; i++) {
         mdnn_cost_t *const ours = find_candidate(joined, &costs[i]);
@@ -240,6 +260,7 @@ static mdnn_status_t join_costs(void *context, const mdnn_database_blob_t *blob)
             joined->costs[joined->count++] = costs[i];
     }
     joined->complete = !any_deferred(costs, count);
+    free(costs);
     return MDNN_STATUS_OK;
 }
 
@@ -250,28 +271,40 @@ static void complete(joined_costs_t *joined)
         joined->costs[i].deferred = joined->costs[i].deferred && joined->costs[i].untimed;
 }
 
-static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, int64_t problem,
-                                 const mdnn_cost_entry_t *entry)
+static mdnn_status_t write_joined(const costs_visit_t *visit, sqlite3 *handle, int64_t problem,
+                                  const mdnn_cost_entry_t *entry, joined_costs_t *joined)
 {
-    unsigned char bytes[MDNN_COSTS_BYTES];
     int written;
-    joined_costs_t joined = {.images = entry->images, .role = entry->role, .count = entry->count};
     if (entry->count > 0)
-        memcpy(joined.costs, entry->costs, entry->count * sizeof *entry->costs);
+        memcpy(joined->costs, entry->costs, entry->count * sizeof *entry->costs);
     if (any_deferred(entry->costs, entry->count))
         MDNN_TRY(mdnn_blobs_read(
             handle,
             &(mdnn_blob_query_t){.key = visit->key->text, .problem = problem, .salvage = true},
-            join_costs, &joined));
-    if (joined.complete)
-        complete(&joined);
-    mdnn_costs_encode(joined.costs, joined.count, bytes);
+            join_costs, joined));
+    if (joined->complete)
+        complete(joined);
+    mdnn_costs_encode(joined->costs, joined->count, joined->bytes);
     const mdnn_database_blob_t blob = {.images = entry->images,
                                        .role = entry->role,
-                                       .bytes = bytes,
-                                       .size = joined.count * MDNN_COST_BYTES};
+                                       .bytes = joined->bytes,
+                                       .size = joined->count * MDNN_COST_BYTES};
     return mdnn_blob_write(handle, visit->key->text, problem, &blob, MDNN_DATABASE_REPLACE,
                            &written);
+}
+
+static mdnn_status_t write_entry(const costs_visit_t *visit, sqlite3 *handle, int64_t problem,
+                                 const mdnn_cost_entry_t *entry)
+{
+    joined_costs_t *const joined = calloc(1, sizeof *joined);
+    if (!joined)
+        return MDNN_STATUS_OUT_OF_MEMORY;
+    joined->images = entry->images;
+    joined->role = entry->role;
+    joined->count = entry->count;
+    const mdnn_status_t status = write_joined(visit, handle, problem, entry, joined);
+    free(joined);
+    return status;
 }
 
 static mdnn_status_t visit_to_write(const mdnn_database_t *database,

@@ -1,7 +1,6 @@
 #include "config/node/host_memory.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,16 +48,17 @@ static uint64_t scope_of(const char *file)
     return stat(file, &found) == 0 ? (uint64_t)found.st_ino ^ (uint64_t)found.st_dev << 48 : 0;
 }
 
-/* The limit of a group and all groups around it. In a container the path may be the host's, which
+/* No path is on the stack, which may be a small thread's. The limit of a group and all groups around it. In a container the path may be the host's, which
  * does not exist there: then only the mount's own limit counts. `path` is cut. */
 static void add_groups(const char *mount, char *path, const char *name, mdnn_node_limits_t *limits)
 {
     for (char *cut = path;; *cut = '\0') {
-        char file[2 * PATH_MAX];
-        if (snprintf(file, sizeof file, "%s%s/%s", mount, path, name) < (int)sizeof file) {
+        char *file;
+        if (asprintf(&file, "%s%s/%s", mount, path, name) >= 0) {
             const uint64_t limit = limit_in(file);
             if (limit < machine_bytes())
                 add_limit(limits, scope_of(file), limit);
+            free(file);
         }
         if (!(cut = strrchr(path, '/')))
             return;
@@ -68,7 +68,7 @@ static void add_groups(const char *mount, char *path, const char *name, mdnn_nod
 /* A line of /proc/self/cgroup: number:controllers:path, without controllers for version 2. */
 static void add_line(const char *root, char *line, mdnn_node_limits_t *limits)
 {
-    char mount[PATH_MAX], *rest = line;
+    char *mount, *rest = line;
     line[strcspn(line, "\n")] = '\0';
     (void)strsep(&rest, ":");
     char *controllers = rest ? strsep(&rest, ":") : NULL;
@@ -79,21 +79,24 @@ static void add_line(const char *root, char *line, mdnn_node_limits_t *limits)
     for (const char *one; (one = strsep(&controllers, ","));)
         memory |= strcmp(one, "memory") == 0;
     const char *const under = second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    if ((!second && !memory) ||
-        snprintf(mount, sizeof mount, "%s%s", root, under) >= (int)sizeof mount)
+    if ((!second && !memory) || asprintf(&mount, "%s%s", root, under) < 0)
         return;
     add_groups(mount, rest, second ? "memory.max" : "memory.limit_in_bytes", limits);
+    free(mount);
 }
 
 void mdnn_host_memory_limits(const char *root, mdnn_node_limits_t *limits)
 {
-    char path[PATH_MAX], line[2 * PATH_MAX];
+    char *path, *line = NULL;
+    size_t bytes = 0;
     *limits = (mdnn_node_limits_t){.count = 1, .limits = {{0, machine_bytes()}}};
-    if (snprintf(path, sizeof path, "%s/proc/self/cgroup", root) >= (int)sizeof path)
+    if (asprintf(&path, "%s/proc/self/cgroup", root) < 0)
         return;
     FILE *const file = fopen(path, "re");
-    while (file && fgets(line, sizeof line, file))
+    free(path);
+    while (file && getline(&line, &bytes, file) >= 0)
         add_line(root, line, limits);
+    free(line);
     if (file)
         (void)fclose(file);
 }

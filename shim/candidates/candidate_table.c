@@ -215,30 +215,39 @@ mdnn_status_t mdnn_candidate_table_load(mdnn_candidate_table_t *table,
     return MDNN_STATUS_OK;
 }
 
+static mdnn_status_t remember_row(mdnn_cost_row_t *row, mdnn_cost_memory_t *memory,
+                                  mdnn_cost_t costs[MDNN_CANDIDATES])
+{
+    size_t count = 0;
+    for (int index = 0; index < row->capacity; index++) {
+        const mdnn_candidate_t *const candidate = &row->candidates[index];
+        if (candidate->state == MDNN_CANDIDATE_UNKNOWN ||
+            candidate->state == MDNN_CANDIDATE_UNSUPPORTED)
+            continue;
+        costs[count] = candidate->cost;
+        costs[count].deferred = candidate->state == MDNN_CANDIDATE_DEFERRED ||
+                                (candidate->state == MDNN_CANDIDATE_TIMED && row->partly);
+        costs[count++].untimed = candidate->state != MDNN_CANDIDATE_TIMED;
+    }
+    MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
+    row->changed = false;
+    return MDNN_STATUS_OK;
+}
+
 mdnn_status_t mdnn_candidate_table_remember(mdnn_candidate_table_t *table,
                                             mdnn_cost_memory_t *memory, bool *any)
 {
+    mdnn_cost_t *const costs = malloc(MDNN_CANDIDATES * sizeof *costs);
+    mdnn_status_t status = costs ? MDNN_STATUS_OK : MDNN_STATUS_OUT_OF_MEMORY;
     *any = false;
-    for (mdnn_cost_row_t *row = table->rows; row; row = row->next) {
-        mdnn_cost_t costs[MDNN_CANDIDATES];
-        size_t count = 0;
+    for (mdnn_cost_row_t *row = table->rows; row && status == MDNN_STATUS_OK; row = row->next) {
         if (!row->changed)
             continue;
-        for (int index = 0; index < row->capacity; index++) {
-            const mdnn_candidate_t *const candidate = &row->candidates[index];
-            if (candidate->state == MDNN_CANDIDATE_UNKNOWN ||
-                candidate->state == MDNN_CANDIDATE_UNSUPPORTED)
-                continue;
-            costs[count] = candidate->cost;
-            costs[count].deferred = candidate->state == MDNN_CANDIDATE_DEFERRED ||
-                                    (candidate->state == MDNN_CANDIDATE_TIMED && row->partly);
-            costs[count++].untimed = candidate->state != MDNN_CANDIDATE_TIMED;
-        }
-        MDNN_TRY(mdnn_cost_memory_put(memory, row->images, row->role, costs, count, true));
-        row->changed = false;
-        *any = true;
+        status = remember_row(row, memory, costs);
+        *any = *any || status == MDNN_STATUS_OK;
     }
-    return MDNN_STATUS_OK;
+    free(costs);
+    return status;
 }
 
 bool mdnn_cost_row_has_deferred(const mdnn_cost_row_t *row)

@@ -262,7 +262,6 @@ static void take_offer(mdnn_measurement_t *measurement, mdnn_cost_row_t *row,
  * engine is tried there. */
 static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
 {
-    mdnn_engine_offer_t offers[MDNN_CANDIDATE_ENGINES];
     size_t count = 0;
     const bool partly = defers(measurement) && !row->listed && !MDNN_FAULT(FEW_FORGET_THE_REST);
     if ((row->listed && !row->partly) || !measurement->request.engines ||
@@ -276,15 +275,19 @@ static void list_engines(mdnn_measurement_t *measurement, mdnn_cost_row_t *row)
         take_offer(measurement, row, measurement->request.callers_own);
     if (mdnn_tensor_has_gaps(mdnn_problem_output(measurement->problem)))
         return;
+    mdnn_engine_offer_t *const offers = malloc(MDNN_CANDIDATE_ENGINES * sizeof *offers);
     const double begin_us = mdnn_now_us();
     const bool fallback_known = mdnn_candidate_table_offer_fallback(
         measurement->table, mdnn_problem_batch(measurement->problem), row);
     const mdnn_status_t status =
-        (partly || fallback_known ? mdnn_engines_list_instant : mdnn_engines_list)(
-            measurement->request.engines, measurement->call.handle, row->images,
-            mdnn_candidate_scaling(measurement, row), offers, MDNN_CANDIDATE_ENGINES, &count);
+        !offers
+            ? MDNN_STATUS_OUT_OF_MEMORY
+            : (partly || fallback_known ? mdnn_engines_list_instant : mdnn_engines_list)(
+                  measurement->request.engines, measurement->call.handle, row->images,
+                  mdnn_candidate_scaling(measurement, row), offers, MDNN_CANDIDATE_ENGINES, &count);
     for (size_t i = 0; status == MDNN_STATUS_OK && i < count; i++)
         take_offer(measurement, row, &offers[i]);
+    free(offers);
     measurement->us.lists += mdnn_now_us() - begin_us;
     MDNN_LOG(MDNN_LOG_DEBUG, "measure", "listed %zu engines for %lld images in %.1f ms", count,
              (long long)row->images, (mdnn_now_us() - begin_us) / 1e3);

@@ -122,33 +122,46 @@ static uint64_t hash_of(const char *text)
     return hash;
 }
 
-static entry_t *ask_driver(CUfunction function)
+/* What is asked of the driver one by one; not on the stack, which may be a small thread's. */
+typedef struct parameters {
+    uint32_t *sizes, *offsets; /* NULL: host memory is short */
+    size_t count, capacity;
+} parameters_t;
+
+static bool add_parameter(parameters_t *to, size_t offset, size_t bytes)
 {
-    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
-    uint32_t sizes[MOST_PARAMETERS], offsets[MOST_PARAMETERS];
-    size_t count = 0, offset = 0, bytes;
-    CUresult result = ask_kernel(ask, function, 0, &offset, &bytes);
-    const bool kernel = result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE;
-    const ask_t next = kernel ? ask_kernel : ask_function;
-    if (!kernel)
-        result = next(ask, function, 0, &offset, &bytes);
-    while (result == CUDA_SUCCESS && count < MOST_PARAMETERS) {
-        offsets[count] = (uint32_t)offset;
-        sizes[count++] = (uint32_t)bytes;
-        result = next(ask, function, count, &offset, &bytes);
+    if (to->count == to->capacity) {
+        const size_t capacity = 2 * to->capacity + 16;
+        uint32_t *const sizes = realloc(to->sizes, capacity * sizeof *sizes);
+        to->sizes = sizes ? sizes : to->sizes;
+        uint32_t *const offsets = realloc(to->offsets, capacity * sizeof *offsets);
+        to->offsets = offsets ? offsets : to->offsets;
+        if (!sizes || !offsets)
+            return false;
+        to->capacity = capacity;
     }
-    const char *const name = name_of(ask, function, kernel);
+    to->sizes[to->count] = (uint32_t)bytes;
+    to->offsets[to->count++] = (uint32_t)offset;
+    return true;
+}
+
+static entry_t *make_entry(CUfunction function, const char *name, const parameters_t *asked,
+                           CUresult result)
+{
+    const size_t count = asked->count;
     const size_t name_bytes = strlen(name) + 1;
     const mdnn_kernel_signature_t signature = mdnn_kernel_signature(name, (uint32_t)count);
     const size_t tables_bytes = signature.count * sizeof *signature.tables;
     entry_t *const entry =
-        malloc(sizeof *entry + tables_bytes + 2 * count * sizeof *sizes + name_bytes);
+        malloc(sizeof *entry + tables_bytes + 2 * count * sizeof(uint32_t) + name_bytes);
     if (!entry)
         return NULL;
     uint32_t *const parameters = (uint32_t *)(entry->tables + signature.count);
     memcpy(entry->tables, signature.tables, tables_bytes);
-    memcpy(parameters, sizes, count * sizeof *sizes);
-    memcpy(parameters + count, offsets, count * sizeof *offsets);
+    if (count > 0) {
+        memcpy(parameters, asked->sizes, count * sizeof *parameters);
+        memcpy(parameters + count, asked->offsets, count * sizeof *parameters);
+    }
     entry->layout = (mdnn_kernel_layout_t){
         .function = function,
         .name = memcpy(parameters + 2 * count, name, name_bytes),
@@ -162,6 +175,27 @@ static entry_t *ask_driver(CUfunction function)
         .tables = entry->tables,
         .listed = mdnn_kernel_list_has(name),
     };
+    return entry;
+}
+
+static entry_t *ask_driver(CUfunction function)
+{
+    const mdnn_driver_queries_t *const ask = mdnn_driver_queries();
+    parameters_t asked = {0};
+    size_t offset = 0, bytes;
+    CUresult result = ask_kernel(ask, function, 0, &offset, &bytes);
+    const bool kernel = result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE;
+    const ask_t next = kernel ? ask_kernel : ask_function;
+    if (!kernel)
+        result = next(ask, function, 0, &offset, &bytes);
+    bool noted = true;
+    while (result == CUDA_SUCCESS && asked.count < MOST_PARAMETERS &&
+           (noted = add_parameter(&asked, offset, bytes)))
+        result = next(ask, function, asked.count, &offset, &bytes);
+    entry_t *const entry =
+        noted ? make_entry(function, name_of(ask, function, kernel), &asked, result) : NULL;
+    free(asked.sizes);
+    free(asked.offsets);
     return entry;
 }
 

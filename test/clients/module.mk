@@ -24,7 +24,7 @@ $(C)/behaviour $(C)/arena: $(C)/reference_convolution.o
 $(C)/graph_matrix: $(C)/graph_cases.o $(C)/graph_problem.o $(C)/reference_convolution.o \
     $(B)/obj/docs/examples/graph.o
 $(C)/layer_errors: $(C)/elements.o $(C)/parallel.o
-$(C)/virtual_memory $(C)/virtual_async $(C)/virtual_graphs $(C)/virtual_names $(C)/virtual_pins $(C)/waits $(C)/remake $(C)/endings $(C)/every_fault $(C)/pointer_table $(C)/waiting_streams $(C)/tail: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+$(C)/virtual_memory $(C)/virtual_async $(C)/virtual_graphs $(C)/virtual_names $(C)/virtual_pins $(C)/waits $(C)/remake $(C)/endings $(C)/small_stacks $(C)/every_fault $(C)/pointer_table $(C)/waiting_streams $(C)/tail: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 $(C)/graph_rules $(C)/graph_faults $(C)/magnitudes: $(C)/graph_job.o $(C)/graph_cases.o $(C)/graph_problem.o \
     $(C)/reference_convolution.o $(B)/obj/docs/examples/graph.o
 $(C)/graph_search: $(B)/obj/docs/examples/graph.o
@@ -64,9 +64,9 @@ $(C)/plugin.so: $(C)/plugin.o $(C)/one_convolution.o $(C)/one_graph.o $(CLIENT_S
 
 TEST_DEPS += $(addprefix $(C)/,arena behaviour conv_matrix endings host_share every_fault graph_faults graph_matrix \
     graph_rules graph_search graph_witness.so layer_errors layers magnitudes plugin.so pointer_table route route_cnn \
-    route_forwarded route_graph route_linked tail virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams)
+    route_forwarded route_graph route_linked small_stacks tail virtual_async virtual_graphs virtual_memory virtual_names virtual_pins waits waiting_streams)
 TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix graph_limits graph_search graph_rules \
-    few_candidates short_calls behaviour waiting_streams arena loans virtual_async virtual_memory virtual_names virtual_pins waits resets endings host_limit killed_ranks shared_link every_fault safety_host strict tail)
+    few_candidates short_calls behaviour waiting_streams arena loans virtual_async virtual_memory virtual_names virtual_pins waits resets endings small_stacks host_limit killed_ranks shared_link every_fault safety_host strict tail)
 
 # Launches that are made again.
 TEST_DEPS += $(C)/remake
