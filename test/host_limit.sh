@@ -93,6 +93,15 @@ a_planted_registry_is_not_used() {
         [ "$all" -gt 0 ] && grep -q 'cannot add up' "$TMPDIR/log.1"
 }
 
+# A folder has its name.
+a_registry_that_cannot_be_made_says_why() {
+    registry=$(find "$TMPDIR" -maxdepth 1 -name 'microdnn-*' ! -name '*.live' | head -n 1)
+    mkdir -p "$TMPDIR/other/$(basename "$registry")" && touch "$TMPDIR/go" || return 1
+    MICRODNN_MEMORY_REGISTRY="$TMPDIR/other" under $budget "$client" "$TMPDIR/held.1" "$TMPDIR/go" ||
+        { cat "$log"; return 1; }
+    grep -q 'cannot add up .*(Is a directory)' "$log" || { cat "$log"; return 1; }
+}
+
 without_a_registry_each_has_its_own() {
     export MICRODNN_MEMORY_REGISTRY=
     begin 1 2 && await 1 2 || return 1
@@ -102,10 +111,11 @@ without_a_registry_each_has_its_own() {
     [ "$all" -gt "$MICRODNN_MEMORY_HOST_LIMIT" ]
 }
 
-plan 5
+plan 6
 check 'eight processes hold no more than one limit together' eight_have_one_limit
 check 'who is refused says that others share it' it_is_said_once
 check 'what a killed process held is there for the next' the_killed_leave_it_to_others
+check 'a registry that cannot be made says why' a_registry_that_cannot_be_made_says_why
 check 'what somebody planted is not used, and each takes its share' a_planted_registry_is_not_used
 check 'where no registry is wanted each has a limit of its own' without_a_registry_each_has_its_own
 finish

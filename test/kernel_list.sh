@@ -85,12 +85,24 @@ needs_no_home() {
     MICRODNN_MEMORY_KERNELS=$TMPDIR/list hidden && ! grep -q ':[0-9]*: one' "$log" || shows_log
 }
 
+# At the path that nobody named; a folder cannot be read, not even by root.
+is_missed_by_nobody() {
+    mkdir -p "$TMPDIR/another/.cache/microdnn/kernels"
+    (
+        unset MICRODNN_MEMORY_KERNELS
+        export HOME="$TMPDIR/another"
+        under $room "$client" nine 1 9 && said_nothing || exit 1
+        MICRODNN_LOG=info under $room "$client" nine 1 9 &&
+            grep -q "kernels: $HOME/.cache/microdnn/kernels: Is a directory" "$log" || shows_log
+    )
+}
+
 cannot_be_kept() {
     ! MICRODNN_MEMORY_KERNELS=$TMPDIR/none/list verify &&
         grep -q 'follow_table .* cannot be kept: .*none/list: No such file' "$log" || shows_log
 }
 
-plan 10
+plan 11
 check "a kernel that strays ends with a line that names the last kernels, and what would serve them" fails_and_says_why
 check "verify adds it to the list, and is clean from then on" is_learned
 check "a kernel of the list is served, although not all fits" is_served
@@ -100,5 +112,6 @@ check "safety = fast does without the list" is_not_for_fast
 check "a line that is no name is named, and the others count" names_bad_lines
 check "a list that is not there, or cannot be read, is no trouble" needs_no_list
 check "neither is a home that is none, nor a path that is too long; a list may be of Windows" needs_no_home
+check "one that nobody named is only for those who want to know" is_missed_by_nobody
 check "a list that cannot be written is said" cannot_be_kept
 finish

@@ -114,7 +114,8 @@ static mdnn_status_t map_descriptor(int descriptor, struct stat *found, registry
         return MDNN_STATUS_BAD_FORMAT;
     if (found->st_size != 0 && found->st_size != (off_t)sizeof(registry_map_t))
         return MDNN_STATUS_BAD_FORMAT;
-    if (found->st_size == 0 && mdnn_quiet_allocate(descriptor, sizeof(registry_map_t)) != 0)
+    if (found->st_size == 0 &&
+        (errno = mdnn_quiet_allocate(descriptor, sizeof(registry_map_t))) != 0)
         return MDNN_STATUS_IO;
     void *const made =
         mmap(NULL, sizeof(registry_map_t), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
@@ -136,6 +137,7 @@ static mdnn_status_t map_once(mdnn_node_registry_t *registry, const mdnn_safe_pa
         return errno == EPERM || errno == EACCES || errno == ELOOP ? MDNN_STATUS_UNSUPPORTED
                                                                    : MDNN_STATUS_IO;
     const mdnn_status_t status = map_descriptor(descriptor, &found, &map);
+    const int error = errno;
     close(descriptor);
     if (status == MDNN_STATUS_OK) {
         registry->map = map;
@@ -147,6 +149,7 @@ static mdnn_status_t map_once(mdnn_node_registry_t *registry, const mdnn_safe_pa
         fstatat(place->folder, place->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
         now.st_ino == found.st_ino && now.st_dev == found.st_dev)
         (void)unlinkat(place->folder, place->name, 0);
+    errno = error;
     return status;
 }
 
@@ -217,8 +220,10 @@ mdnn_status_t mdnn_node_registry_open(const char *folder, const mdnn_node_limits
         status = MDNN_STATUS_OUT_OF_MEMORY;
     }
     if (status != MDNN_STATUS_OK) {
+        const int error = errno;
         mdnn_lock_destroy(&made->lock);
         free(made);
+        errno = error;
         return status;
     }
     *registry = made;

@@ -76,7 +76,13 @@ static int compare(const void *left, const void *right)
     return strcmp(*(char *const *)left, *(char *const *)right);
 }
 
-static void read_file(list_t *to)
+static void say_unread(bool named)
+{
+    MDNN_LOG(named ? MDNN_LOG_WARN : MDNN_LOG_INFO, "memory", "kernels: %s: %s", file,
+             strerror(errno));
+}
+
+static void read_file(list_t *to, bool named)
 {
     const int descriptor = mdnn_safe_open(file, O_RDONLY, 0);
     FILE *const stream = descriptor >= 0 ? fdopen(descriptor, "r") : NULL;
@@ -84,7 +90,7 @@ static void read_file(list_t *to)
     size_t bytes = 0;
     if (!stream) {
         if (errno != ENOENT && errno != ENOTDIR)
-            MDNN_LOG(MDNN_LOG_ERROR, "memory", "kernels: %s: %s", file, strerror(errno));
+            say_unread(named);
         if (descriptor >= 0)
             close(descriptor);
         return;
@@ -92,17 +98,17 @@ static void read_file(list_t *to)
     for (unsigned line = 1; getline(&text, &bytes, stream) >= 0; line++)
         read_line(to, text, line);
     if (ferror(stream))
-        MDNN_LOG(MDNN_LOG_ERROR, "memory", "kernels: %s: %s", file, strerror(errno));
+        say_unread(named);
     free(text);
     fclose(stream);
 }
 
-void mdnn_kernel_list_open(const char *path)
+void mdnn_kernel_list_open(const char *path, bool named)
 {
     list_t *const made = !atomic_load(&list) && set_file(path) ? calloc(1, sizeof *made) : NULL;
     if (!made)
         return;
-    read_file(made);
+    read_file(made, named);
     if (made->count > 0)
         qsort(made->names, made->count, sizeof *made->names, compare);
     atomic_store(&list, made);

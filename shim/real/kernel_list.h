@@ -8,8 +8,9 @@
 
 /* Reads the file; called once. Before that the list is empty. `~/` at the start of the path is the home directory. If
  * the path is "" or the file does not exist, there are no kernels. Any other error is logged with the file's name, and
- * a line that is not a name also with its number. */
-void mdnn_kernel_list_open(const char *path);
+ * a line that is not a name also with its number. `named`: the user named the path; else a file that cannot be read
+ * is no trouble, and the line is for those who want to know. */
+void mdnn_kernel_list_open(const char *path, bool named);
 bool mdnn_kernel_list_any(void);
 bool mdnn_kernel_list_has(const char *name);
 

@@ -1,5 +1,7 @@
 #include "shim/vmem/virtual_setup.h"
 
+#include <string.h>
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +105,8 @@ static bool has_tails(const mdnn_options_t *options)
 static bool must_cover(const mdnn_options_t *options)
 {
     if (options->memory_safety == MDNN_SAFETY_AUTO || options->memory_safety == MDNN_SAFETY_VERIFY)
-        mdnn_kernel_list_open(options->memory_kernels);
+        mdnn_kernel_list_open(options->memory_kernels,
+                              strcmp(options->origin[MDNN_OPTION_memory_kernels], "default") != 0);
     if (mdnn_kernel_list_any())
         mdnn_kernel_layouts_forget();
     return options->memory_safety == MDNN_SAFETY_HOST || has_tails(options) ||

@@ -1,9 +1,11 @@
 #include "shim/vmem/virtual_shared.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "config/node/host_memory.h"
 #include "config/lock.h"
@@ -94,7 +96,9 @@ static void open_account(void)
         }
     if (*folder == '\0')
         return;
+    errno = 0;
     const mdnn_status_t status = mdnn_node_registry_open(folder, &limits, &registry);
+    const int error = status == MDNN_STATUS_IO ? errno : 0;
     host.registry = registry;
     if (status == MDNN_STATUS_OK)
         return;
@@ -111,6 +115,7 @@ static void open_account(void)
         folder,
         status == MDNN_STATUS_UNSUPPORTED ? "the file belongs to somebody else"
         : trouble != NULL                 ? trouble
+        : error != 0                      ? strerrordesc_np(error)
                                           : mdnn_status_string(status),
         (unsigned long long)processes);
 }

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -412,7 +413,21 @@ static void open_beyond_the_size_of_files(int unused)
     (void)unused;
     signal(SIGXFSZ, SIG_DFL);
     setrlimit(RLIMIT_FSIZE, &limit);
-    _exit(open_with(0, 1000 * piece) == MDNN_STATUS_IO ? 0 : 1);
+    _exit(open_with(0, 1000 * piece) == MDNN_STATUS_IO && errno == EFBIG ? 0 : 1);
+}
+
+static void open_without_descriptors(int unused)
+{
+    const struct rlimit none = {0, 0};
+    (void)unused;
+    (void)setrlimit(RLIMIT_NOFILE, &none);
+    _exit(open_with(0, 1000 * piece) == MDNN_STATUS_IO && errno == EMFILE ? 0 : 1);
+}
+
+static void the_reason_is_in_errno(void **state)
+{
+    (void)state;
+    assert_int_equal(wait_for(start(open_without_descriptors, 0)), 0);
 }
 
 /* Its signal would end a program that writes no file at all. */
@@ -437,6 +452,7 @@ int main(int count, char **arguments)
         TEST(garbage_is_replaced_or_means_nothing),
         TEST(what_is_planted_is_neither_used_nor_changed),
         TEST(who_works_moves_to_the_new_file_when_the_old_one_is_removed),
+        TEST(the_reason_is_in_errno),
         TEST(entries_of_the_dead_are_used_again),
         TEST(a_limit_of_file_sizes_costs_the_registry_and_not_the_process),
     };
