@@ -85,6 +85,19 @@ END_PYTHON
         grep -q '^vgg16 b128 | stock | 32 | 30 | 3.00 | 2.00 | 2 of 90 | differs 0.50$' "$OUT/printed"
 }
 
+drops_are_shown() {
+    python3 - "$OUT/drops.json" <<'END_PYTHON' && scripts/gpu/remake-look --table "$OUT/drops.json" >"$OUT/printed" &&
+import json, sys
+sys.path.insert(0, "scripts/gpu")
+import remake_drops as drops
+side = {**dict.fromkeys(drops.COUNTS, 0), "ms": 200.0, "bits": "stock's", "out_bytes": drops.ITERATIONS << 31}
+row = {"part": "drops", "network": "bert", "batch": 16, "budget": 5 << 30, "share": 0.6, "stock_ms": 60.0, "off": side,
+       "checked": {**side, "ms": 100.0, "remake_dropped_bytes": drops.ITERATIONS << 30, "remake_wanted": 7, "out_bytes": 0}}
+json.dump({"rows": [row], "left_out": []}, open(sys.argv[1], "w"))
+END_PYTHON
+        grep -q "^bert b16 60% | 5.00 | 60.0 | 200.0 | 2.00, 0.00 | 100.0 | 0.00, 0.00 | 1.00 | 7, 0 | 0 | 0 | stock's, stock's\$" "$OUT/printed"
+}
+
 page_of_proofs() {
     scripts/remake-table --page "$OUT/remaking.md" && diff docs/benchmarks/remaking.md "$OUT/remaking.md"
 }
@@ -94,13 +107,14 @@ proofs_without_a_build() {
     [ $? = 1 ] && grep -q '^left out: proofs vgg16: ' "$OUT/printed"
 }
 
-plan 8
+plan 9
 check "a record says what could be remade within which budget" survey_of_a_record
 check "so does one that the library wrote on the simulated GPU" survey_of_a_run
 check "what is no record is refused" bad_records_are_refused
 check "remake-look records networks and surveys them" records_are_surveyed
 check "what was left out is said" left_out_is_said
 check "proofs are shown as a table" proofs_are_shown
+check "drops are shown beside moves" drops_are_shown
 check "docs/benchmarks/remaking.md is what scripts/remake-table writes" page_of_proofs
 check "without a build they are left out" proofs_without_a_build
 finish
