@@ -1,6 +1,7 @@
 /* The device as ranges.c sees it, allocations by their addresses and their uses, what was refused, the report. */
 #include "offload/memory/memory_internal.h"
 #include "config/fault.h"
+#include "offload/memory/memory_drops.h"
 #include "offload/memory/memory_waits.h"
 
 #include <stdlib.h>
@@ -107,6 +108,9 @@ void mdnn_memory_destroy(mdnn_memory_t *memory)
 {
     if (!memory)
         return;
+    for (mdnn_allocation_t *allocation = memory->allocations; allocation;
+         allocation = allocation->next)
+        mdnn_allocation_end_making(memory, allocation);
     while (memory->allocations) {
         mdnn_allocation_t *const allocation = memory->allocations;
         memory->allocations = allocation->next;

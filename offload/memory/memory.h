@@ -279,7 +279,8 @@ typedef struct mdnn_memory_operation {
     bool capturing;
     struct mdnn_memory_call *call; /* that it is a part of; NULL: of none */
     uint64_t time_token, began;    /* the mechanism's */
-    bool time_wanted;              /* by the plan follower */
+    uint64_t makes;   /* the number of an allocation whose content this makes again; the mechanism's, too */
+    bool time_wanted; /* by the plan follower */
     uint64_t named_bytes;          /* the chunks of all that it names; the mechanism's, too */
 } mdnn_memory_operation_t;
 
@@ -390,6 +391,55 @@ mdnn_status_t mdnn_memory_set_aside(mdnn_memory_t *memory, uint64_t bytes);
 mdnn_status_t mdnn_memory_set_aside_optional(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
+
+/* Contents that are dropped, and made again (docs/design/remaking.md). Where the caller has said how a content can be
+ * made again, by a launch that reads other allocations, and both its hash and theirs are what they were when it was
+ * made, the content is dropped when it leaves. It is made again before an operation that names it begins, before it
+ * is pinned, and before an operation may write an input or an input is freed. So no caller can forget it.
+ *
+ * The functions are called like those of the device. All that they enqueue is enqueued in `stream`, of which the device
+ * knows points. They wait for nothing. */
+typedef struct mdnn_memory_hash {
+    uint64_t words[2];
+} mdnn_memory_hash_t;
+typedef struct mdnn_memory_span {
+    uint64_t address, bytes;
+} mdnn_memory_span_t;
+typedef enum mdnn_making_event {
+    MDNN_MAKING_DROPPED,
+    MDNN_MAKING_REFUSED, /* it was to be dropped, but a hash differs */
+    MDNN_MAKING_WANTED,  /* it was made again for an operation that names it, */
+    MDNN_MAKING_EARLY,   /* or because an input was to change */
+    MDNN_MAKING_ENDED    /* the launch is the remaker's again */
+} mdnn_making_event_t;
+enum { MDNN_MAKING_INPUTS = 15 };
+typedef struct mdnn_memory_remaker {
+    void *context;
+    uint64_t stream;
+    /* Enqueues hashes of the spans; *job is valid until take_hashes. */
+    mdnn_status_t (*hash)(void *context, const mdnn_memory_span_t *spans, size_t count,
+                          void **job);
+    /* Called once after a job is over. false: its hashes are not known. `hashes` NULL: nobody wants them; the job may
+     * go on. */
+    bool (*take_hashes)(void *context, void *job, mdnn_memory_hash_t *hashes);
+    /* Those of the content and of the inputs when the launch made it; called when its uses are over. false: they are not
+     * known. */
+    bool (*hashes_then)(void *context, void *launch, mdnn_memory_hash_t *hashes);
+    /* Enqueues the launch again, and what ends the process's work if that makes another content. */
+    mdnn_status_t (*make)(void *context, void *launch);
+    void (*note)(void *context, void *launch, uint64_t bytes, mdnn_making_event_t what);
+} mdnn_memory_remaker_t;
+
+/* NULL: there is none any more. */
+void mdnn_memory_set_remaker(mdnn_memory_t *memory, const mdnn_memory_remaker_t *remaker);
+/* Says that `launch` has just made the content of the allocation around `address`, as a whole, and reads these others.
+ * Takes the launch over after OK. Otherwise the content cannot be dropped. */
+mdnn_status_t mdnn_memory_can_make(mdnn_memory_t *memory, uint64_t address, const uint64_t *inputs,
+                                   size_t input_count, void *launch);
+/* Makes all again that is dropped, and forgets how. */
+mdnn_status_t mdnn_memory_make_all(mdnn_memory_t *memory);
+/* How often the content of the allocation has left for the host; 0 also where none lives. */
+uint64_t mdnn_memory_departures(const mdnn_memory_t *memory, uint64_t address);
 
 typedef struct mdnn_memory_report {
     uint64_t budget_bytes, resident_bytes,

@@ -1,6 +1,7 @@
 /* An allocation ends: at once, or when the last copy, hold and pin of it has. */
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
+#include "offload/memory/memory_drops.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_waits.h"
 
@@ -8,6 +9,8 @@
 
 void mdnn_allocation_forget(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    mdnn_allocation_end_makings(memory, allocation);
+    mdnn_allocation_end_judging(memory, allocation);
     for (; allocation->live_pins > 0 && !MDNN_FAULT(LIVE_PIN_OUTLIVES_THE_FREE);
          allocation->live_pins--)
         mdnn_allocation_unpin(memory, allocation);
@@ -91,6 +94,7 @@ static mdnn_status_t free_later(mdnn_memory_t *memory, mdnn_allocation_t *alloca
                                 mdnn_stream_point_t now)
 {
     allocation->held++;
+    mdnn_allocation_may_change(memory, allocation);
     const mdnn_status_t status = mdnn_memory_wait(memory, now);
     allocation->held--;
     if (status == MDNN_STATUS_OK && !allocation->freed)
@@ -104,6 +108,7 @@ static mdnn_status_t free_later(mdnn_memory_t *memory, mdnn_allocation_t *alloca
 
 mdnn_status_t mdnn_memory_free(mdnn_memory_t *memory, uint64_t address, uint64_t stream)
 {
+    MDNN_TRY(mdnn_memory_make_ready_at(memory, address, false));
     mdnn_allocation_t *const allocation = mdnn_allocation_find_live(memory, address);
     if (!allocation || allocation->address != address)
         return MDNN_STATUS_NOT_FOUND;

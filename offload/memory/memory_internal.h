@@ -20,6 +20,8 @@
  *   memory_untracked.c work whose memory nobody knows
  *   memory_aside.c  the part of the budget that other memory has
  *   memory_stuck.c  how much memory may be of a kind that never leaves
+ *   memory_makings.c how contents can be made again, and hashes of what leaves
+ *   memory_drops.c  what was dropped is made again before anything could miss it
  *
  * Content of a range. Copies out begin with the last chunk; copies in and mapping begin with the first. So five numbers
  * say where everything is:
@@ -112,9 +114,46 @@ typedef struct mdnn_allocation {
     uint64_t pass;     /* number of the last walk over names that met it (`passes`) */
     uint32_t use;      /* of that walk: index in memory->uses */
 
+    /* memory_makings.c */
+    struct mdnn_making *making;           /* how its content can be made again; NULL: it cannot */
+    struct mdnn_making_input *dependents; /* makings that read it */
+    bool dropped;  /* its content is lost until it is made again, whatever the state */
+    bool dropping; /* LEAVING: it can be dropped when it is cut, */
+    bool judged;   /* LEAVING: which is known, or need not be */
+    bool sealed;   /* the hash of its content is `seal`, since nothing may have written it */
+    mdnn_memory_hash_t seal;
+    mdnn_stream_point_t remade; /* the last launch that made it or read it again; position 0: none */
+    uint64_t departures;
+
     struct mdnn_allocation *next, *previous;         /* all */
     struct mdnn_allocation *next_move, *before_move; /* in one of the lists of moves */
 } mdnn_allocation_t;
+
+typedef struct mdnn_making mdnn_making_t;
+
+/* A content that can be made again: a link from each input to it. */
+typedef struct mdnn_making_input {
+    mdnn_allocation_t *allocation;
+    struct mdnn_making *making;
+    struct mdnn_making_input *next, *previous; /* of the makings that read the allocation */
+} mdnn_making_input_t;
+struct mdnn_making {
+    mdnn_allocation_t *result;
+    void *launch; /* the remaker's */
+    uint32_t input_count;
+    mdnn_making_input_t inputs[];
+};
+
+/* Hashes of an allocation that leaves, and of inputs of its making, on their way. */
+enum { MDNN_HASH_JOBS = 32 };
+typedef struct mdnn_hash_job {
+    void *job;                     /* the remaker's; NULL: the place is empty */
+    mdnn_allocation_t *allocation; /* NULL: nobody wants the result */
+    mdnn_stream_point_t end;
+    bool of_inputs;                                   /* the inputs of its making are hashed, too, */
+    mdnn_allocation_t *hashed[1 + MDNN_MAKING_INPUTS]; /* of which the last ones may be left out: NULL */
+    size_t count;
+} mdnn_hash_job_t;
 
 typedef struct mdnn_allocation_list {
     mdnn_allocation_t *first, *last;
@@ -287,6 +326,11 @@ struct mdnn_memory {
     mdnn_stream_point_t *untracked; /* last of each stream; position 0: none */
     uint32_t untracked_count, untracked_room;
     mdnn_memory_tails_t tails;
+    const mdnn_memory_remaker_t *remaker; /* NULL: nothing is dropped */
+    uint64_t dropped;                     /* allocations that are */
+    mdnn_stream_point_t remade;           /* the last launch that was made again */
+    uint32_t jobs_open;
+    mdnn_hash_job_t jobs[MDNN_HASH_JOBS];
     mdnn_memory_report_t report;
 };
 

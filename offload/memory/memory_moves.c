@@ -2,6 +2,7 @@
  * waits. */
 #include "offload/memory/memory_moves.h"
 #include "config/fault.h"
+#include "offload/memory/memory_drops.h"
 #include "offload/memory/memory_remaps.h"
 
 void mdnn_list_add(mdnn_allocation_list_t *list, mdnn_allocation_t *allocation)
@@ -28,10 +29,12 @@ uint64_t mdnn_allocation_bytes_from(const mdnn_memory_t *memory,
     return before < allocation->bytes ? allocation->bytes - before : 0;
 }
 
-/* What is blank takes chunks, but nothing comes back. */
+/* What is blank takes chunks, but nothing comes back, and of what is dropped nothing leaves. */
 static bool is_no_move(mdnn_memory_event_kind_t kind, const mdnn_allocation_t *allocation)
 {
     const bool is_return = kind == MDNN_MEMORY_RETURN || kind == MDNN_MEMORY_RETURNED;
+    if (allocation->dropped)
+        return true;
     return allocation->blank && is_return && !MDNN_FAULT(BLANK_IS_SAID_TO_RETURN);
 }
 
@@ -139,6 +142,7 @@ void mdnn_allocation_stop(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     (void)mdnn_allocation_end_remap(memory, allocation, false);
     if (allocation->state == MDNN_ALLOCATION_LEAVING) {
         mdnn_list_remove(&memory->leaving, allocation);
+        mdnn_allocation_end_judging(memory, allocation);
         discard_copies_out(allocation);
         if (allocation->cut)
             announce_end(memory, MDNN_MEMORY_LEFT, allocation);
@@ -165,6 +169,7 @@ void mdnn_allocation_leave(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
         leave_more(memory, allocation);
     } else {
         mdnn_allocation_stop(memory, allocation);
+        mdnn_allocation_end_judging(memory, allocation);
         allocation->state = MDNN_ALLOCATION_LEAVING;
         mdnn_list_add(&memory->leaving, allocation);
     }
@@ -175,7 +180,7 @@ void mdnn_allocation_leave(mdnn_memory_t *memory, mdnn_allocation_t *allocation,
 void mdnn_allocation_settle_down(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
     allocation->state = MDNN_ALLOCATION_RESIDENT;
-    allocation->blank = false;
+    allocation->blank = allocation->sealed = false;
     mdnn_allocation_end_question(memory, allocation);
     if (!MDNN_FAULT(TRUSTS_THE_KEPT_HOST_COPY))
         allocation->clean = allocation->count; /* from now on anyone may write it, named or not */

@@ -2,6 +2,7 @@
 #include "config/fault.h"
 #include "offload/memory/memory_ahead.h"
 #include "offload/memory/memory_check.h"
+#include "offload/memory/memory_drops.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_moves.h"
 #include "offload/memory/memory_room.h"
@@ -69,9 +70,21 @@ static void add_size(mdnn_sum_t *sum, const mdnn_allocation_t *allocation, uint6
     sum->workspace_number = allocation->number;
 }
 
+/* An allocation may be named several times, in different roles. */
+static void note_changes(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
+{
+    for (size_t i = 0; memory->jobs_open > 0 && i < operation->operand_count; i++) {
+        mdnn_allocation_t *const allocation =
+            mdnn_allocation_find(memory, operation->operands[i].address, operation->began);
+        if (allocation && (operation->capturing || operation->operands[i].role != MDNN_USE_READ))
+            mdnn_allocation_may_change(memory, allocation);
+    }
+}
+
 static mdnn_status_t hold(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
                           mdnn_sum_t *sum)
 {
+    note_changes(memory, operation);
     if (memory->config.safety != MDNN_SAFETY_FAST && !operation->capturing)
         MDNN_TRY(mdnn_allocation_reserve_use(memory, &memory->all, operation->stream));
     memory->all.held++;
@@ -252,17 +265,30 @@ static mdnn_status_t hold_resident(mdnn_memory_t *memory, const mdnn_memory_oper
     return status;
 }
 
+/* With the turn; then nothing can be dropped that the operation holds, or could spoil. */
+static mdnn_status_t hold_if_ready(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                                   mdnn_patience_t *patience, bool *ready)
+{
+    *ready = !mdnn_memory_is_unready(memory, operation) || MDNN_FAULT(DROPPED_WHILE_IT_WAITED);
+    return *ready ? hold_resident(memory, operation, patience) : MDNN_STATUS_OK;
+}
+
 /* Nothing is held while it waits for the turn. */
 static mdnn_status_t hold_in_turn(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
 {
     mdnn_patience_t patience = mdnn_memory_patience(memory);
     mdnn_turn_t turn;
     mdnn_status_t status;
-    MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
-    while ((status = hold_resident(memory, operation, &patience)) == MDNN_STATUS_BUSY &&
-           !mdnn_memory_serves_all(memory))
-        MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
-    mdnn_memory_end_turn(memory, &turn);
+    bool ready;
+    do {
+        MDNN_TRY(mdnn_memory_make_ready(memory, operation));
+        MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
+        while ((status = hold_if_ready(memory, operation, &patience, &ready)) ==
+                   MDNN_STATUS_BUSY &&
+               !mdnn_memory_serves_all(memory))
+            MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
+        mdnn_memory_end_turn(memory, &turn);
+    } while (status == MDNN_STATUS_OK && !ready);
     return status;
 }
 
@@ -285,19 +311,20 @@ mdnn_status_t mdnn_memory_begin(mdnn_memory_t *memory, mdnn_memory_operation_t *
     mdnn_sum_t sum = {0};
     operation->time_token = 0;
     mdnn_memory_answer_question(memory);
-    memory->serving = operation->name ? operation->name : "an operation";
     MDNN_TRY(mdnn_memory_wait_for_noise(memory));
     operation->began = ++memory->began;
+    MDNN_TRY(mdnn_memory_make_ready(memory, operation));
+    memory->serving = operation->name ? operation->name : "an operation";
     MDNN_TRY(reserve_follower_uses(memory, operation->operand_count));
     MDNN_TRY(hold_at_once(memory, operation, &sum));
     if (sum.lacking)
         MDNN_TRY(hold_in_turn(memory, operation));
-    if (memory->config.safety == MDNN_SAFETY_VERIFY) {
-        const mdnn_status_t status = show_only_named(memory, operation);
-        if (status != MDNN_STATUS_OK) {
-            let_go(memory, operation, operation->operand_count);
-            return status;
-        }
+    mdnn_status_t status = mdnn_memory_await_remade(memory, operation);
+    if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY)
+        status = show_only_named(memory, operation);
+    if (status != MDNN_STATUS_OK) {
+        let_go(memory, operation, operation->operand_count);
+        return status;
     }
     note_movable(memory, operation, &sum);
     mdnn_memory_progress(memory);
@@ -458,7 +485,7 @@ static void bring_back(mdnn_memory_t *memory, const mdnn_advised_t *back, size_t
         /* Nor is a tail that another operation uses between its begin and end. */
         const bool used = allocation->state == MDNN_ALLOCATION_SPLIT &&
                           mdnn_allocation_used_by_others(allocation);
-        if (allocation->freed || sent || used)
+        if (allocation->freed || sent || used || allocation->dropped)
             continue;
         if (allocation->state != MDNN_ALLOCATION_RETURNING) {
             allocation->why = "the plan";

@@ -2,6 +2,7 @@
  * the allocation. */
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
+#include "offload/memory/memory_drops.h"
 #include "offload/memory/memory_internal.h"
 #include "offload/memory/memory_room.h"
 #include "offload/memory/memory_turns.h"
@@ -9,6 +10,7 @@
 
 void mdnn_allocation_pin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    mdnn_allocation_end_makings(memory, allocation); /* it may be used without being named */
     if (allocation->pins++ == 0 && allocation->range && !allocation->stays)
         memory->stuck_bytes += allocation->room;
 }
@@ -27,16 +29,29 @@ void mdnn_allocation_unpin(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     mdnn_allocation_end(memory, allocation);
 }
 
-/* With the turn. */
+static bool is_unready(const mdnn_allocation_t *allocation)
+{
+    return (allocation->dropped || mdnn_allocation_dropped_dependent(allocation)) &&
+           !MDNN_FAULT(PINNED_WHILE_DROPPED);
+}
+
+/* With the turn. Not ready: it is to be made again first, or what is made of it. */
 static mdnn_status_t try_pin(mdnn_memory_t *memory, uint64_t address, uint64_t *start,
-                             mdnn_patience_t *patience)
+                             mdnn_patience_t *patience, bool *ready)
 {
     mdnn_allocation_t *const allocation = mdnn_allocation_find_kept(memory, address);
+    *ready = true;
     if (!allocation)
         return MDNN_STATUS_NOT_FOUND;
+    *ready = !is_unready(allocation);
+    if (!*ready)
+        return MDNN_STATUS_OK;
     allocation->held++;
+    mdnn_allocation_may_change(memory, allocation);
     const mdnn_demand_t demand = {&allocation, 1, NULL};
     mdnn_status_t status = mdnn_memory_demand(memory, &demand, patience);
+    if (status == MDNN_STATUS_OK)
+        status = mdnn_memory_wait(memory, allocation->remade);
     if (status == MDNN_STATUS_OK && memory->config.safety == MDNN_SAFETY_VERIFY &&
         allocation->range) {
         status = mdnn_memory_wait_for_earlier(memory);
@@ -59,12 +74,17 @@ mdnn_status_t mdnn_memory_pin(mdnn_memory_t *memory, uint64_t address, uint64_t 
 {
     mdnn_patience_t patience = mdnn_memory_patience(memory);
     mdnn_turn_t turn;
-    MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
     mdnn_status_t status;
-    while ((status = try_pin(memory, address, start, &patience)) == MDNN_STATUS_BUSY &&
-           !mdnn_memory_serves_all(memory))
-        MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
-    mdnn_memory_end_turn(memory, &turn);
+    bool ready;
+    do {
+        if (!MDNN_FAULT(PINNED_WHILE_DROPPED))
+            MDNN_TRY(mdnn_memory_make_ready_at(memory, address, true));
+        MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
+        while ((status = try_pin(memory, address, start, &patience, &ready)) == MDNN_STATUS_BUSY &&
+               !mdnn_memory_serves_all(memory))
+            MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
+        mdnn_memory_end_turn(memory, &turn);
+    } while (status == MDNN_STATUS_OK && !ready);
     mdnn_memory_check(memory);
     return status;
 }

@@ -255,6 +255,7 @@ mdnn_status_t mdnn_memory_serve_all(mdnn_memory_t *memory)
     mdnn_memory_answer_question(memory);
     if (mdnn_memory_serves_all(memory))
         return MDNN_STATUS_OK;
+    MDNN_TRY(mdnn_memory_make_all(memory));
     if (memory->open > 0 || memory->all.held > 0)
         return MDNN_STATUS_BUSY;
     const mdnn_safety_t before = memory->config.safety;

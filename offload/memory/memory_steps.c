@@ -2,6 +2,7 @@
 #include "config/extremes.h"
 #include "config/fault.h"
 #include "offload/memory/memory_check.h"
+#include "offload/memory/memory_drops.h"
 #include "offload/memory/memory_moves.h"
 #include "offload/memory/memory_ahead.h"
 #include "offload/memory/memory_remaps.h"
@@ -101,7 +102,7 @@ static mdnn_status_t take_slots(mdnn_memory_t *memory, mdnn_allocation_t *alloca
 /* Copies out of what is unmapped. */
 static void send_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
-    while (allocation->out_sent > allocation->target &&
+    while (!allocation->dropped && allocation->out_sent > allocation->target &&
            (allocation->out_sent > mdnn_range_chunks(allocation->range).mapped ||
             MDNN_FAULT(LEAVES_MAPPED)) &&
            may_send(memory, true) && send(memory, allocation, allocation->out_sent - 1, true))
@@ -134,6 +135,7 @@ static mdnn_status_t begin_to_unmap(mdnn_memory_t *memory, mdnn_allocation_t *al
 {
     const uint64_t owned = mdnn_allocation_owned(allocation);
     allocation->cut = true;
+    allocation->departures += !allocation->dropped;
     memory->steps++;
     mdnn_allocation_announce(memory, MDNN_MEMORY_LEAVE, allocation, allocation->target, owned);
     if (allocation->clean < owned && !allocation->blank)
@@ -163,7 +165,12 @@ static mdnn_status_t cut_off(mdnn_memory_t *memory, mdnn_allocation_t *allocatio
     if (in_use || allocation->in_flight[false] > 0 || allocation->in_flight[true] > 0 ||
         allocation->remap != 0)
         return MDNN_STATUS_BUSY;
+    MDNN_TRY(mdnn_allocation_judge(memory, allocation));
     MDNN_TRY(mdnn_allocation_uncover(memory, allocation));
+    if (allocation->dropping) {
+        mdnn_allocation_drop(memory, allocation);
+        return begin_to_unmap(memory, allocation);
+    }
     const mdnn_status_t status = take_slots(memory, allocation);
     memory->slot_busy = memory->slot_busy || status == MDNN_STATUS_BUSY;
     MDNN_TRY(status);
@@ -192,6 +199,8 @@ static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
     if (status != MDNN_STATUS_OK)
         return;
     send_out(memory, allocation);
+    if (allocation->dropped)
+        allocation->clean = allocation->out_sent = mdnn_min(allocation->clean, mapped_chunks(allocation));
     const uint64_t stays = mdnn_min(allocation->target, allocation->filled);
     const uint64_t not_copied =
         MDNN_FAULT(GIVES_BEFORE_THE_COPY_ENDED) ? allocation->out_sent : allocation->clean;
@@ -327,6 +336,7 @@ static void end_split(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         return;
     mdnn_allocation_stop(memory, allocation);
     allocation->state = MDNN_ALLOCATION_SPLIT;
+    allocation->sealed = false;
     mdnn_allocation_trim_slots(memory, allocation);
     memory->steps++;
 }

@@ -28,7 +28,8 @@ bool mdnn_memory_untracked_begin(mdnn_memory_t *memory)
         return false;
     for (const mdnn_allocation_t *allocation = memory->allocations; allocation;
          allocation = allocation->next)
-        if (!allocation->freed && allocation->state != MDNN_ALLOCATION_RESIDENT &&
+        if (!allocation->freed &&
+            (allocation->state != MDNN_ALLOCATION_RESIDENT || allocation->dropped) &&
             !MDNN_FAULT(UNTRACKED_ALTHOUGH_AWAY))
             return false;
     memory->untracked_open++;

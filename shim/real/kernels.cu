@@ -1,5 +1,5 @@
-// Our own kernels: one that sums bf16 weight gradients of micro-batches in fp32, one that copies, one that waits, and two for
-// proofs that a launch makes the same bytes again.
+// Our own kernels: one that sums bf16 weight gradients of micro-batches in fp32, one that copies, one that waits, and four for
+// what a launch makes again: they compare, fill and hash contents.
 //
 // Gradients: cuDNN has no fp32 output for 16-bit convolutions, and beta 1 would round the running sum to 16 bits
 // after every part. So each part writes its gradient, scaled with the caller's alpha, to scratch, this kernel adds
@@ -145,4 +145,51 @@ extern "C" __global__ void mdnn_complement(unsigned long long *to, const unsigne
         to[i] = ~from[i];
     for (unsigned long long i = bytes / 8 * 8 + self; i < bytes; i += step)
         ((unsigned char *)to)[i] = (unsigned char)~((const unsigned char *)from)[i];
+}
+
+static __device__ unsigned long long mix(unsigned long long value, unsigned long long first, unsigned long long second)
+{
+    value = (value ^ value >> 32) * first;
+    value = (value ^ value >> 29) * second;
+    return value ^ value >> 32;
+}
+
+// Each word is mixed with its place, twice and differently, and the results are added up, so it does not matter in which
+// order threads add.
+static __device__ void add_word(unsigned long long word, unsigned long long place, unsigned long long sums[2])
+{
+    const unsigned long long at = (place + 1) * 0x9E3779B97F4A7C15ull;
+    sums[0] += mix(word + at, 0xFF51AFD7ED558CCDull, 0xC4CEB9FE1A85EC53ull);
+    sums[1] += mix(word ^ (at << 31 | at >> 33), 0xBF58476D1CE4E5B9ull, 0x94D049BB133111EBull);
+}
+
+// Adds two words of 64 bits to hash[0] and hash[1], which begin with 0. The bytes behind the last whole word are one word
+// more.
+extern "C" __global__ void mdnn_hash(const unsigned long long *words, unsigned long long bytes,
+                                     unsigned long long *hash)
+{
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    const unsigned long long self = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned long long sums[2] = {0, 0};
+    for (unsigned long long i = self; i < bytes / 8; i += step)
+        add_word(words[i], i, sums);
+    if (self == 0) {
+        const unsigned rest = (unsigned)(bytes % 8);
+        add_word(word_of((const unsigned char *)(words + bytes / 8), rest), bytes, sums);
+    }
+    for (int lane = 16; lane > 0; lane /= 2) {
+        sums[0] += __shfl_down_sync(0xFFFFFFFFu, sums[0], lane);
+        sums[1] += __shfl_down_sync(0xFFFFFFFFu, sums[1], lane);
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicAdd(&hash[0], sums[0]);
+        atomicAdd(&hash[1], sums[1]);
+    }
+}
+
+// One thread: ends the context with an error unless both hashes are the same, since what was dropped is lost then.
+extern "C" __global__ void mdnn_demand_equal(const unsigned long long *now, const unsigned long long *then)
+{
+    if (now[0] != then[0] || now[1] != then[1])
+        __trap();
 }

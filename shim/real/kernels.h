@@ -18,6 +18,11 @@ typedef struct mdnn_kernels {
     CUfunction compare;
     /* takes the destination, the source, both aligned to 8 bytes, and a number of bytes: writes the complement */
     CUfunction complement;
+    /* takes a place in memory, aligned to 8 bytes, a number of bytes, and the address of two 64-bit words: adds the hash
+     * of the content to these. A block has a multiple of 32 threads */
+    CUfunction hash;
+    /* takes the addresses of two hashes; one thread that ends the context with an error unless they are the same */
+    CUfunction demand_equal;
 } mdnn_kernels_t;
 
 /* The kernels of the current context, which are loaded once per context and live as long as the context. DEVICE if that

@@ -43,12 +43,51 @@ static void run_complement(void *const *parameters)
         to[i] = (unsigned char)~from[i];
 }
 
+static uint64_t mix(uint64_t value, uint64_t one, uint64_t two)
+{
+    value = (value ^ value >> 32) * one;
+    value = (value ^ value >> 29) * two;
+    return value ^ value >> 32;
+}
+
+static void add_word(uint64_t word, uint64_t place, uint64_t sums[2])
+{
+    const uint64_t at = (place + 1) * UINT64_C(0x9E3779B97F4A7C15);
+    sums[0] += mix(word + at, UINT64_C(0xFF51AFD7ED558CCD), UINT64_C(0xC4CEB9FE1A85EC53));
+    sums[1] += mix(word ^ (at << 31 | at >> 33), UINT64_C(0xBF58476D1CE4E5B9),
+                   UINT64_C(0x94D049BB133111EB));
+}
+
+static void run_hash(void *const *parameters)
+{
+    const uint64_t bytes = take(parameters, 1), words = bytes / 8;
+    const unsigned char *const at = sim_memory(take(parameters, 0), bytes);
+    uint64_t *const hash = sim_memory(take(parameters, 2), 2 * sizeof *hash);
+    if (!at || !hash)
+        return;
+    for (uint64_t i = 0; i < words; i++)
+        add_word(word_at(at + 8 * i, 8), i, hash);
+    add_word(word_at(at + 8 * words, bytes % 8), bytes, hash);
+}
+
+static void run_demand_equal(void *const *parameters)
+{
+    const uint64_t *const now = sim_memory(take(parameters, 0), 2 * sizeof *now);
+    const uint64_t *const then = sim_memory(take(parameters, 1), 2 * sizeof *then);
+    if (now && then && (now[0] != then[0] || now[1] != then[1]))
+        (void)sim_memory(0, 1); /* the context ends with an error */
+}
+
 static const sim_kernel_parameter_t layout[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}};
 static const sim_kernel_t compare_kernel = {"mdnn_compare", 4, layout, run_compare};
 static const sim_kernel_t complement_kernel = {"mdnn_complement", 3, layout, run_complement};
+static const sim_kernel_t hash_kernel = {"mdnn_hash", 3, layout, run_hash};
+static const sim_kernel_t demand_equal_kernel = {"mdnn_demand_equal", 2, layout, run_demand_equal};
 
 void sim_register_compare(void)
 {
+    (void)sim_function(&hash_kernel);
+    (void)sim_function(&demand_equal_kernel);
     (void)sim_function(&compare_kernel);
     (void)sim_function(&complement_kernel);
 }
