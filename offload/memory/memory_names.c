@@ -73,7 +73,7 @@ static void add_size(mdnn_sum_t *sum, const mdnn_allocation_t *allocation, uint6
 /* An allocation may be named several times, in different roles. */
 static void note_changes(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation)
 {
-    for (size_t i = 0; memory->jobs_open > 0 && i < operation->operand_count; i++) {
+    for (size_t i = 0; memory->remaker && i < operation->operand_count; i++) {
         mdnn_allocation_t *const allocation =
             mdnn_allocation_find(memory, operation->operands[i].address, operation->began);
         if (allocation && (operation->capturing || operation->operands[i].role != MDNN_USE_READ))

@@ -14,6 +14,7 @@
 #include "shim/real/process.h"
 #include "shim/interpose/pytorch.h"
 #include "shim/real/real.h"
+#include "shim/remake/remake.h"
 
 #define PARAMETERS(...) __VA_ARGS__
 #define ARGUMENTS(...) __VA_ARGS__
@@ -80,6 +81,8 @@ static void leave(CUresult result)
 {
     if (result != CUDA_SUCCESS)
         mdnn_failure_see(result);
+    if (mdnn_failure_is_final(result))
+        mdnn_remake_context_failed();
     if (result == CUDA_ERROR_ILLEGAL_ADDRESS)
         mdnn_last_kernels_say();
     mdnn_driver_leave();

@@ -3,6 +3,7 @@
 #define MDNN_LAUNCH_KEYS_H
 
 #include <stdbool.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 typedef enum mdnn_remake_outcome {
@@ -19,6 +20,7 @@ enum { MDNN_REMAKE_LARGE = 1 << 20 };
 
 typedef struct mdnn_key_operand {
     bool changed;   /* a launch was seen to change it */
+    bool wanted;    /* what it was made to has left by a copy */
     uint8_t proofs; /* that found the same bytes, with this operand as the wanted one */
 } mdnn_key_operand_t;
 
@@ -31,6 +33,7 @@ typedef struct mdnn_launch_key {
     /* Why launches of this key are not made again; MDNN_REMAKE_proven: nothing speaks against it. */
     mdnn_remake_outcome_t barred;
     double replay_us; /* 0: unknown */
+    _Atomic uint32_t early; /* results that were dropped, and made again because an input was to change */
     uint32_t operand_count;
     mdnn_key_operand_t operands[];
 } mdnn_launch_key_t;

@@ -19,7 +19,7 @@ mdnn_recipe_t *mdnn_recipe_create(uint32_t operand_count)
 
 void mdnn_recipe_drop(mdnn_recipe_t *recipe)
 {
-    if (!recipe || --recipe->references > 0)
+    if (!recipe || atomic_fetch_sub(&recipe->references, 1) > 1)
         return;
     mdnn_recorded_launch_free(recipe->launch);
     free(recipe);

@@ -4,6 +4,8 @@
 #ifndef MDNN_MADE_VALUES_H
 #define MDNN_MADE_VALUES_H
 
+#include <stdatomic.h>
+
 #include "offload/memory/memory.h"
 #include "shim/remake/launch_keys.h"
 #include "shim/remake/recorded_launch.h"
@@ -16,7 +18,7 @@ typedef struct mdnn_recipe_operand {
 
 /* A launch with all that it names. Counted; owns the launch. */
 typedef struct mdnn_recipe {
-    uint32_t references;
+    _Atomic uint32_t references; /* drops give theirs back without the lock */
     mdnn_recorded_launch_t *launch;
     mdnn_launch_key_t *key;
     uint64_t code;    /* how often code had been unloaded */
@@ -32,6 +34,7 @@ void mdnn_recipe_drop(mdnn_recipe_t *recipe); /* accepts NULL */
 typedef struct mdnn_made_value {
     uint64_t start; /* 0: the place is empty */
     uint64_t number, bytes, version;
+    uint64_t departures; /* of the range, when the content was made */
     mdnn_recipe_t *recipe; /* NULL: there is none, for this reason: */
     mdnn_remake_outcome_t why;
     bool judged; /* an operation has named this content */

@@ -23,11 +23,25 @@ static uint64_t lay_out(mdnn_own_work_t *work, uint64_t scratch)
     return at;
 }
 
-static mdnn_remake_outcome_t take_scratch(mdnn_own_work_t *work)
+/* Whether an operation can name the scratch memory together with the spans, whatever has to leave for it. */
+static bool fits_with_spans(const mdnn_own_work_t *work, uint64_t bytes)
+{
+    uint64_t *const sizes = calloc(work->span_count + 1, sizeof *sizes);
+    for (size_t i = 0; sizes && i < work->span_count; i++)
+        sizes[i] = work->spans[i].bytes;
+    const bool fits =
+        sizes && bytes <= mdnn_memory_room_beside(work->device->memory, sizes, work->span_count);
+    free(sizes);
+    return fits;
+}
+
+static mdnn_remake_outcome_t take_scratch(mdnn_own_work_t *work, bool may_move)
 {
     mdnn_memory_t *const memory = work->device->memory;
     const uint64_t bytes = lay_out(work, 0);
-    if (!mdnn_memory_has_room_beside_all(memory, bytes) && !MDNN_FAULT(PROOFS_NEED_NO_ROOM))
+    const bool has_room = may_move ? fits_with_spans(work, bytes)
+                                   : mdnn_memory_has_room_beside_all(memory, bytes);
+    if (!has_room && !MDNN_FAULT(PROOFS_NEED_NO_ROOM))
         return MDNN_REMAKE_no_room;
     const mdnn_status_t status =
         mdnn_memory_allocate_workspace(memory, bytes, work->number, &work->scratch);
@@ -61,7 +75,7 @@ static mdnn_remake_outcome_t begin(mdnn_own_work_t *work)
     mdnn_memory_t *const memory = work->device->memory;
     if (!name_spans(work))
         return MDNN_REMAKE_failed;
-    work->call = (mdnn_memory_call_t){.stream = work->number};
+    work->call = (mdnn_memory_call_t){.stream = work->number, .began = 1}; /* it is not timed */
     work->operation = (mdnn_memory_operation_t){.name = "a proof",
                                                 .stream = work->number,
                                                 .operands = work->operands,
@@ -75,7 +89,7 @@ static mdnn_remake_outcome_t begin(mdnn_own_work_t *work)
 
 mdnn_remake_outcome_t mdnn_own_work_open(mdnn_own_work_t *work, mdnn_virtual_device_t *device,
                                          uint64_t number, mdnn_span_t *spans, size_t span_count,
-                                         uint64_t scratch)
+                                         uint64_t scratch, bool may_move)
 {
     *work = (mdnn_own_work_t){.device = device,
                               .driver = mdnn_real_driver(),
@@ -87,9 +101,9 @@ mdnn_remake_outcome_t mdnn_own_work_open(mdnn_own_work_t *work, mdnn_virtual_dev
     if (!work->stream || !work->driver->cuMemsetD8Async ||
         mdnn_kernels_get(&work->kernels) != MDNN_STATUS_OK)
         return MDNN_REMAKE_failed;
-    if (!all_are_resident(work))
+    if (!may_move && !all_are_resident(work))
         return MDNN_REMAKE_no_room;
-    const mdnn_remake_outcome_t taken = scratch == 0 ? take_scratch(work) : MDNN_REMAKE_proven;
+    const mdnn_remake_outcome_t taken = scratch == 0 ? take_scratch(work, may_move) : MDNN_REMAKE_proven;
     if (taken != MDNN_REMAKE_proven)
         return taken;
     (void)lay_out(work, work->scratch);

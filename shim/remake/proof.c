@@ -56,14 +56,15 @@ static uint64_t *bytes_of(const mdnn_span_t *spans, size_t count)
 /* ---- watching ---- */
 
 uint64_t mdnn_watch_begin(mdnn_virtual_device_t *device, uint64_t number,
-                          const mdnn_recipe_t *recipe)
+                          const mdnn_recipe_t *recipe, bool may_move)
 {
     mdnn_own_work_t work;
     mdnn_span_t *const spans = spans_of(recipe, 0);
     const size_t count = recipe->operand_count;
     bool copied = false;
     if (spans && mdnn_proof_results_have_room(mdnn_real_driver()) &&
-        mdnn_own_work_open(&work, device, number, spans, count, 0) == MDNN_REMAKE_proven) {
+        mdnn_own_work_open(&work, device, number, spans, count, 0, may_move) ==
+            MDNN_REMAKE_proven) {
         copied = mdnn_own_work_clear_counters(&work);
         for (size_t i = 0; copied && i < count; i++)
             copied = mdnn_own_work_copy_aside(&work, &spans[i]);
@@ -74,14 +75,15 @@ uint64_t mdnn_watch_begin(mdnn_virtual_device_t *device, uint64_t number,
 }
 
 void mdnn_watch_end(mdnn_virtual_device_t *device, uint64_t number, const mdnn_recipe_t *recipe,
-                    uint64_t scratch)
+                    uint64_t scratch, bool may_move)
 {
     mdnn_own_work_t work;
     mdnn_span_t *const spans = spans_of(recipe, 0);
     const size_t count = recipe->operand_count;
     mdnn_proof_result_t result = {.key = recipe->key, .watched = true, .span_count = count};
     if (spans && mdnn_proof_results_have_room(mdnn_real_driver()) &&
-        mdnn_own_work_open(&work, device, number, spans, count, scratch) == MDNN_REMAKE_proven) {
+        mdnn_own_work_open(&work, device, number, spans, count, scratch, may_move) ==
+            MDNN_REMAKE_proven) {
         bool compared = true;
         for (size_t i = 0; compared && i < count; i++)
             compared = mdnn_own_work_compare(&work, i);
@@ -159,11 +161,33 @@ static mdnn_remake_outcome_t prove_spans(mdnn_own_work_t *work, const mdnn_recip
     return MDNN_REMAKE_failed;
 }
 
-mdnn_remake_outcome_t mdnn_prove(mdnn_virtual_device_t *device, uint64_t number,
-                                 const mdnn_recipe_t *recipe, uint32_t wanted,
-                                 mdnn_stream_point_t *end)
+/* `spans` are freed. */
+static mdnn_remake_outcome_t prove_with(mdnn_virtual_device_t *device, uint64_t number,
+                                        const mdnn_recipe_t *recipe, uint32_t wanted,
+                                        mdnn_span_t *spans, size_t count, bool may_move,
+                                        mdnn_stream_point_t *end)
 {
     mdnn_own_work_t work;
+    mdnn_proof_result_t result = {.key = recipe->key,
+                                  .wanted = wanted,
+                                  .poisoned = recipe->key->operands[wanted].proofs > 0,
+                                  .span_count = count};
+    mdnn_remake_outcome_t outcome =
+        spans ? mdnn_own_work_open(&work, device, number, spans, count, 0, may_move)
+              : MDNN_REMAKE_no_room;
+    if (outcome == MDNN_REMAKE_proven) {
+        result.span_bytes = bytes_of(spans, count);
+        outcome = prove_spans(&work, recipe, &result, end);
+        mdnn_own_work_close(&work, false);
+    }
+    free(spans);
+    return outcome;
+}
+
+mdnn_remake_outcome_t mdnn_prove(mdnn_virtual_device_t *device, uint64_t number,
+                                 const mdnn_recipe_t *recipe, uint32_t wanted, bool may_move,
+                                 mdnn_stream_point_t *end)
+{
     size_t count;
     *end = (mdnn_stream_point_t){0};
     if (may_be_seen(device->memory, recipe))
@@ -171,19 +195,11 @@ mdnn_remake_outcome_t mdnn_prove(mdnn_virtual_device_t *device, uint64_t number,
     if (!mdnn_proof_results_have_room(mdnn_real_driver()))
         return MDNN_REMAKE_learning;
     mdnn_span_t *const spans = all_spans(device->memory, recipe, &count);
-    if (!spans)
-        return MDNN_REMAKE_no_room;
-    mdnn_proof_result_t result = {.key = recipe->key,
-                                  .wanted = wanted,
-                                  .poisoned = recipe->key->operands[wanted].proofs > 0,
-                                  .span_count = count};
-    mdnn_remake_outcome_t outcome = mdnn_own_work_open(&work, device, number, spans, count, 0);
-    if (outcome == MDNN_REMAKE_proven) {
-        result.span_bytes = bytes_of(spans, count);
-        outcome = prove_spans(&work, recipe, &result, end);
-        mdnn_own_work_close(&work, false);
-    }
-    free(spans);
+    mdnn_remake_outcome_t outcome =
+        prove_with(device, number, recipe, wanted, spans, count, false, end);
+    if (outcome == MDNN_REMAKE_no_room && may_move && device->memory)
+        outcome = prove_with(device, number, recipe, wanted, spans_of(recipe, 0),
+                             recipe->operand_count, true, end);
     recipe->key->proving = recipe->key->proving || outcome == MDNN_REMAKE_proven;
     return outcome;
 }

@@ -15,18 +15,20 @@
 #include "shim/remake/made_values.h"
 #include "shim/remake/proof_results.h"
 
-/* Copies the operands aside. 0: that is not possible now. Otherwise the result is scratch memory, which watch_end or
+/* `may_move`: as in own_work.h; a proof that has no room for all memory then copies only the operands aside.
+ *
+ * Copies the operands aside. 0: that is not possible now. Otherwise the result is scratch memory, which watch_end or
  * watch_cancel frees. */
 uint64_t mdnn_watch_begin(mdnn_virtual_device_t *device, uint64_t number,
-                          const mdnn_recipe_t *recipe);
+                          const mdnn_recipe_t *recipe, bool may_move);
 void mdnn_watch_end(mdnn_virtual_device_t *device, uint64_t number, const mdnn_recipe_t *recipe,
-                    uint64_t scratch);
+                    uint64_t scratch, bool may_move);
 
 /* Enqueues a proof of the operand `wanted`. MDNN_REMAKE_proven: its result will come. *end: the point after all that was
  * enqueued; position 0: nothing was. */
 mdnn_remake_outcome_t mdnn_prove(mdnn_virtual_device_t *device, uint64_t number,
                                  const mdnn_recipe_t *recipe, uint32_t wanted,
-                                 mdnn_stream_point_t *end);
+                                 bool may_move, mdnn_stream_point_t *end);
 
 /* Learns from a result. Returns whether it was a proof that found other bytes. */
 bool mdnn_proof_learn(const mdnn_virtual_device_t *device, const mdnn_proof_result_t *result);

@@ -117,6 +117,11 @@ void mdnn_recorded_launch_free(mdnn_recorded_launch_t *launch)
     free(launch);
 }
 
+const char *mdnn_recorded_launch_name(const mdnn_recorded_launch_t *launch)
+{
+    return launch->layout ? launch->layout->name : NULL;
+}
+
 /* ---- again ---- */
 
 static CUresult launch_again(const mdnn_driver_t *driver, const mdnn_recorded_launch_t *launch,

@@ -11,6 +11,8 @@ typedef struct mdnn_recorded_launch mdnn_recorded_launch_t;
 /* NULL: attributes or parameters are not known, or memory is short. */
 mdnn_recorded_launch_t *mdnn_recorded_launch_make(const mdnn_launch_t *launch);
 void mdnn_recorded_launch_free(mdnn_recorded_launch_t *launch); /* accepts NULL */
+/* Of its kernel, for people; NULL: not known. Valid until the process ends. */
+const char *mdnn_recorded_launch_name(const mdnn_recorded_launch_t *launch);
 /* Enqueues it once more. An attribute that lets it overlap with its predecessor is left out, since that is another one
  * now. */
 CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,

@@ -7,6 +7,7 @@
 #include "shim/real/failure.h"
 #include "shim/real/loaded_object.h"
 #include "shim/real/process.h"
+#include "shim/remake/drops.h"
 #include "shim/remake/proof.h"
 #include "shim/remake/remake_counts.h"
 #include "shim/vmem/virtual_captures.h"
@@ -39,6 +40,7 @@ typedef struct flight {
     mdnn_recipe_t *recipe; /* NULL: it is no launch that can be made again */
     mdnn_remake_outcome_t why;
     uint64_t scratch; /* of a watch; 0: it is not watched */
+    mdnn_drop_t *drop; /* NULL: what it makes is not dropped */
 } flight_t;
 
 /* ---- the content that an operation names ---- */
@@ -71,6 +73,11 @@ static bool may_prove(void)
            mdnn_process_options()->memory_safety != MDNN_SAFETY_HOST;
 }
 
+static bool may_drop(void)
+{
+    return mdnn_process_options()->memory_remake == MDNN_REMAKE_CHECKED;
+}
+
 static uint32_t operand_at(const mdnn_recipe_t *recipe, uint64_t start)
 {
     uint32_t i = 0;
@@ -93,7 +100,8 @@ static mdnn_remake_outcome_t prove(mdnn_virtual_device_t *device, uint64_t numbe
     if (!may)
         return MDNN_REMAKE_not_alone;
     mdnn_stream_point_t end;
-    const mdnn_remake_outcome_t outcome = mdnn_prove(device, number, recipe, operand, &end);
+    const mdnn_remake_outcome_t outcome = 
+        mdnn_prove(device, number, recipe, operand, may_drop(), &end);
     if (end.position != 0)
         state.proof_end = end;
     if (outcome == MDNN_REMAKE_failed)
@@ -121,6 +129,20 @@ static mdnn_remake_outcome_t judge(mdnn_virtual_device_t *device, uint64_t numbe
                : ready;
 }
 
+/* Contents like this one are worth dropping: it has left by a copy since it was made. */
+static void note_departure(const mdnn_virtual_device_t *device, const mdnn_made_value_t *value)
+{
+    const mdnn_recipe_t *const recipe = value->recipe;
+    if (!may_drop() || !recipe ||
+        mdnn_memory_departures(device->memory, value->start) == value->departures)
+        return;
+    const uint32_t operand = operand_at(recipe, value->start);
+    if (!mdnn_launch_key_is_proven(recipe->key, operand))
+        return;
+    recipe->key->operands[operand].wanted = true;
+    mdnn_drops_want();
+}
+
 static void look_at_names(mdnn_virtual_device_t *device, uint64_t number,
                           const mdnn_virtual_operation_t *operation, bool may)
 {
@@ -129,7 +151,10 @@ static void look_at_names(mdnn_virtual_device_t *device, uint64_t number,
         mdnn_made_value_t *const value = names[i].role == MDNN_USE_WRITE
                                              ? NULL
                                              : mdnn_made_value(device->memory, names[i].address);
-        if (!value || value->judged || value->bytes < MDNN_REMAKE_LARGE)
+        if (!value || value->bytes < MDNN_REMAKE_LARGE)
+            continue;
+        note_departure(device, value);
+        if (value->judged)
             continue;
         value->judged = true;
         mdnn_remake_count(judge(device, number, value, may), value->bytes);
@@ -238,7 +263,8 @@ static void watch(flight_t *flight)
 {
     const mdnn_launch_key_t *const key = flight->recipe->key;
     if (key->barred == MDNN_REMAKE_proven && key->watches + key->watching < MDNN_REMAKE_WATCHES)
-        flight->scratch = mdnn_watch_begin(flight->device, flight->number, flight->recipe);
+        flight->scratch = mdnn_watch_begin(flight->device, flight->number, flight->recipe,
+                                           may_drop());
 }
 
 /* ---- around an operation ---- */
@@ -275,6 +301,8 @@ static void take_off(mdnn_virtual_operation_t *operation, mdnn_virtual_device_t 
         record(flight, operation);
     if (flight->recipe && may)
         watch(flight);
+    if (flight->recipe && flight->scratch == 0 && may_drop() && device->memory)
+        flight->drop = mdnn_drop_begin(device, number, flight->recipe, state.flying == 0);
     operation->watch_state = flight;
 }
 
@@ -314,9 +342,17 @@ static void look(mdnn_virtual_operation_t *operation)
     mdnn_failure_forget();
 }
 
+static mdnn_virtual_device_t *own_device(void)
+{
+    return state.ordinal >= 0 ? mdnn_virtual_find_numbered(state.ordinal) : NULL;
+}
+
 static void before(mdnn_virtual_operation_t *operation)
 {
     mdnn_lock(&lock);
+    mdnn_virtual_device_t *const device = may_drop() && state.flying == 0 ? own_device() : NULL;
+    if (device)
+        mdnn_drops_prepare(device);
     state.waits = state.waits || (operation->may_wait && !operation->waits_for_event) ||
                   mdnn_pointers_host_may_be_awaited();
     look(operation);
@@ -339,8 +375,10 @@ static void note_writes(const flight_t *flight, const mdnn_virtual_operation_t *
         const uint32_t operand = value && recipe ? operand_at(recipe, value->start) : 0;
         const bool reads = value && recipe && operand < recipe->operand_count &&
                            mdnn_launch_key_reads(recipe->key, operand);
-        if (value && !reads)
-            mdnn_made_value_written(value, recipe, why);
+        if (!value || reads)
+            continue;
+        mdnn_made_value_written(value, recipe, why);
+        value->departures = mdnn_memory_departures(flight->device->memory, value->start);
     }
 }
 
@@ -363,7 +401,8 @@ static void land(flight_t *flight, const mdnn_virtual_operation_t *operation, bo
     if (device->memory && flight->resets == state.resets) {
         const bool runs = enqueued && operation->capture == 0;
         if (flight->scratch != 0 && runs)
-            mdnn_watch_end(device, flight->number, flight->recipe, flight->scratch);
+            mdnn_watch_end(device, flight->number, flight->recipe, flight->scratch,
+                           may_drop() && state.flying == 0);
         else if (flight->scratch != 0)
             mdnn_own_work_free_scratch(device, flight->number, flight->scratch);
         if (runs)
@@ -371,6 +410,10 @@ static void land(flight_t *flight, const mdnn_virtual_operation_t *operation, bo
         if (runs && flight->recipe)
             note_versions(flight);
     }
+    if (flight->drop) /* pointers that were followed lead to other inputs */
+        mdnn_drop_end(device, flight->number, flight->drop,
+                      device->memory && flight->resets == state.resets && enqueued &&
+                          operation->capture == 0 && operation->name_count == flight->names);
     mdnn_virtual_leave(device, entry);
     mdnn_failure_forget();
     mdnn_recipe_drop(flight->recipe);
@@ -389,11 +432,26 @@ static void after(mdnn_virtual_operation_t *operation, bool enqueued)
     mdnn_unlock(&lock);
 }
 
+/* Without the lock, for which an operation may wait that holds memory. */
+static void make_all(void)
+{
+    mdnn_virtual_device_t *const device = may_drop() ? own_device() : NULL;
+    if (!device)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    if (device->memory)
+        (void)mdnn_memory_make_all(device->memory);
+    mdnn_virtual_leave(device, entry);
+    mdnn_failure_forget();
+}
+
 static void unload(void)
 {
     mdnn_lock(&lock);
     state.code++;
     mdnn_unlock(&lock);
+    if (!MDNN_FAULT(DROPPED_WITHOUT_CODE))
+        make_all();
 }
 
 /* Another memory may get the address of the one that ends. */
@@ -402,6 +460,7 @@ static void device_ends(int ordinal)
     mdnn_lock(&lock);
     if (ordinal == state.ordinal) {
         mdnn_proof_results_forget();
+        mdnn_drops_forget();
         state.resets++;
         state.proof_end.position = 0;
     }
@@ -431,7 +490,7 @@ static bool is_library(const void *caller)
 void mdnn_remake_note_launch(mdnn_virtual_operation_t *operation, mdnn_launch_t *launch,
                              const void *caller)
 {
-    static const mdnn_virtual_watch_t watcher = {before, after, unload, device_ends, fill};
+    static const mdnn_virtual_watch_t watcher = {before, after, unload, make_all, device_ends, fill};
     if (mdnn_process_options()->memory_remake == MDNN_REMAKE_OFF)
         return;
     atomic_store_explicit(&mdnn_virtual_watcher, &watcher, memory_order_release);
@@ -453,4 +512,14 @@ void mdnn_remake_device_ends(int ordinal)
         atomic_load_explicit(&mdnn_virtual_watcher, memory_order_acquire);
     if (watch)
         watch->device_ends(ordinal);
+}
+
+void mdnn_remake_context_failed(void)
+{
+    mdnn_virtual_device_t *const device =
+        atomic_load_explicit(&mdnn_virtual_watcher, memory_order_acquire) && may_drop()
+            ? own_device()
+            : NULL;
+    if (device)
+        mdnn_drops_say_lost(device);
 }

@@ -29,4 +29,8 @@ void mdnn_remake_code_ends(void);
 /* Called in a reset of the device, when nothing is begun there any more and what it holds is not given back yet. */
 void mdnn_remake_device_ends(int ordinal);
 
+/* Called after a call of the program failed since its context has: says if something that was dropped could not be made
+ * again. */
+void mdnn_remake_context_failed(void);
+
 #endif

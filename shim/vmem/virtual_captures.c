@@ -6,6 +6,7 @@
 #include "shim/vmem/virtual_holds_internal.h"
 #include "shim/vmem/virtual_memory.h"
 #include "shim/vmem/virtual_shared.h"
+#include "shim/vmem/virtual_watch.h"
 
 static CUstream handle_of(CUstream stream, bool per_thread)
 {
@@ -17,9 +18,13 @@ void mdnn_virtual_capture_begins(void)
     mdnn_timelines_t *const timelines = mdnn_virtual_timelines();
     if (!timelines)
         return;
+    const mdnn_virtual_watch_t *const watch =
+        atomic_load_explicit(&mdnn_virtual_watcher, memory_order_acquire);
     mdnn_capture_begin_own();
     mdnn_timelines_capture_began(timelines); /* others may join it: all streams are prepared */
     mdnn_capture_end_own();
+    if (watch)
+        watch->capture_begins();
 }
 
 /* The capture under way that began in the stream (a handle_of). */

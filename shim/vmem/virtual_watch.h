@@ -28,6 +28,8 @@ typedef struct mdnn_virtual_watch {
     void (*after)(mdnn_virtual_operation_t *operation, bool enqueued);
     /* Called before code is unloaded, since handles of its functions may come back. */
     void (*unload)(void);
+    /* Called before a capture begins: what is captured runs later, without being watched. */
+    void (*capture_begins)(void);
     /* Called while the device is reset: nothing is begun there any more. */
     void (*device_ends)(int ordinal);
     /* Adds its numbers of that device. Makes no CUDA call and waits for no lock. */

@@ -1,0 +1,412 @@
+#include "shim/remake/drops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/fault.h"
+#include "config/log.h"
+#include "config/numbers.h"
+#include "shim/real/failure.h"
+#include "shim/remake/hashes.h"
+#include "shim/remake/remake_counts.h"
+#include "shim/vmem/virtual_devices.h"
+#include "shim/vmem/virtual_memory.h"
+#include "shim/vmem/virtual_setup.h"
+#include "shim/vmem/virtual_shared.h"
+
+/* After so many contents that had to be made again for the sake of their inputs, a key's are not dropped any more. */
+enum { MOST_EARLY = 2 };
+
+struct mdnn_drop {
+    mdnn_recipe_t *recipe;
+    uint32_t operand; /* the result */
+    unsigned generation;
+    int slot;         /* of the hashes of then: the result, and the inputs in the order of operands */
+    size_t count;
+    mdnn_stream_point_t end; /* of the hashes; position 0: they are not enqueued */
+};
+
+/* Entered. */
+enum { REMADE = 64 };
+static struct {
+    bool wanted, failed;
+    mdnn_virtual_device_t *device;
+    CUstream stream;
+    mdnn_memory_remaker_t remaker;
+    /* What was made again, until it is known to be as it was. */
+    struct {
+        int now; /* slot; MDNN_NO_SLOT: the place is empty */
+        mdnn_memory_hash_t then;
+        mdnn_stream_point_t end;
+        uint64_t bytes;
+        const char *kernel;
+    } remade[REMADE];
+    bool said_lost;
+} state;
+
+/* ---- what was made again ---- */
+
+static void say_lost(uint64_t bytes, const char *kernel)
+{
+    char size[MDNN_NUMBER_BYTES];
+    if (state.said_lost)
+        return;
+    state.said_lost = true;
+    mdnn_format_size_rounded(bytes, size, sizeof size);
+    MDNN_LOG(MDNN_LOG_ERROR, "memory",
+             "%s that were dropped cannot be made again: kernel %s made other bytes; the run ends "
+             "with an error. Set [memory] remake = off",
+             size, kernel && *kernel ? kernel : "without a name");
+}
+
+static bool is_same(const mdnn_memory_hash_t *a, const mdnn_memory_hash_t *b)
+{
+    return a->words[0] == b->words[0] && a->words[1] == b->words[1];
+}
+
+/* `over`: all work is, since the context has ended. */
+static void look_at_remade(bool over)
+{
+    for (size_t i = 0; i < REMADE; i++) {
+        const int now = state.remade[i].now;
+        if (now == MDNN_NO_SLOT ||
+            (!over && !mdnn_timelines_is_done(mdnn_virtual_timelines(), state.remade[i].end)))
+            continue;
+        const mdnn_memory_hash_t *const hash = mdnn_hashes_of(now);
+        const bool known = hash->words[0] != 0 || hash->words[1] != 0;
+        if (known && !is_same(hash, &state.remade[i].then)) {
+            mdnn_remake_count_lost();
+            say_lost(state.remade[i].bytes, state.remade[i].kernel);
+        }
+        mdnn_hashes_give(now, state.remade[i].end);
+        state.remade[i].now = MDNN_NO_SLOT;
+    }
+}
+
+void mdnn_drops_say_lost(mdnn_virtual_device_t *device)
+{
+    mdnn_lock(&device->lock);
+    if (state.device == device && device->memory)
+        look_at_remade(true);
+    mdnn_unlock(&device->lock);
+}
+
+/* ---- the remaker ---- */
+
+/* A capture may forbid what drops need, and captured work runs again at any time. */
+static bool may_drop(void)
+{
+    return !mdnn_timelines_is_capturing(mdnn_virtual_timelines());
+}
+
+static mdnn_stream_point_t now_in_stream(void)
+{
+    return mdnn_timelines_mark(mdnn_virtual_timelines(), state.remaker.stream);
+}
+
+static mdnn_status_t hash(void *context, const mdnn_memory_span_t *spans, size_t count, void **job)
+{
+    (void)context;
+    const int slot = may_drop() ? mdnn_hashes_take() : MDNN_NO_SLOT;
+    if (slot == MDNN_NO_SLOT)
+        return MDNN_STATUS_BUSY;
+    bool enqueued = mdnn_hashes_clear(slot, state.stream);
+    for (size_t i = 0; enqueued && i < count; i++)
+        enqueued = mdnn_hashes_add(slot, i, &spans[i], state.stream);
+    enqueued = enqueued && mdnn_hashes_copy(slot, count, state.stream);
+    if (!enqueued)
+        mdnn_hashes_give(slot, now_in_stream());
+    *job = (void *)(uintptr_t)(slot + 1);
+    return enqueued ? MDNN_STATUS_OK : MDNN_STATUS_DEVICE;
+}
+
+static bool take_hashes(void *context, void *job, mdnn_memory_hash_t *hashes)
+{
+    (void)context;
+    const int slot = (int)(uintptr_t)job - 1;
+    if (hashes)
+        memcpy(hashes, mdnn_hashes_of(slot), MDNN_HASHES_OF_A_SLOT * sizeof *hashes);
+    mdnn_hashes_give(slot, now_in_stream());
+    return true;
+}
+
+static bool hashes_then(void *context, void *launch, mdnn_memory_hash_t *hashes)
+{
+    (void)context;
+    const mdnn_drop_t *const drop = launch;
+    if (!mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end))
+        return false;
+    memcpy(hashes, mdnn_hashes_of(drop->slot), drop->count * sizeof *hashes);
+    return true;
+}
+
+static void note_remade(const mdnn_drop_t *drop, int now)
+{
+    size_t place = 0;
+    while (place < REMADE && state.remade[place].now != MDNN_NO_SLOT)
+        place++;
+    const mdnn_stream_point_t end = now_in_stream();
+    if (place == REMADE) { /* the device looks at it all the same */
+        mdnn_hashes_give(now, end);
+        return;
+    }
+    state.remade[place].now = now;
+    state.remade[place].then = *mdnn_hashes_of(drop->slot);
+    state.remade[place].end = end;
+    state.remade[place].bytes = drop->recipe->operands[drop->operand].bytes;
+    state.remade[place].kernel = mdnn_recorded_launch_name(drop->recipe->launch);
+}
+
+/* Hashes in `now` what was made; a launch that failed leaves other hashes there. */
+static bool launch_and_hash(const mdnn_drop_t *drop, int now)
+{
+    const mdnn_recipe_operand_t *const result = &drop->recipe->operands[drop->operand];
+    const mdnn_memory_span_t span = {result->start, result->bytes};
+    const bool launched = mdnn_recorded_launch_replay(mdnn_real_driver(), drop->recipe->launch,
+                                                      state.stream) == CUDA_SUCCESS;
+    return launched && mdnn_hashes_add(now, 0, &span, state.stream) &&
+           mdnn_hashes_copy(now, 1, state.stream);
+}
+
+/* Our stream waits for nothing that the program does. */
+static int take_at_any_cost(void)
+{
+    const int slot = mdnn_hashes_take();
+    if (slot != MDNN_NO_SLOT)
+        return slot;
+    (void)mdnn_real_driver()->cuStreamSynchronize(state.stream);
+    look_at_remade(false);
+    return mdnn_hashes_take();
+}
+
+static mdnn_status_t make(void *context, void *launch)
+{
+    (void)context;
+    const mdnn_drop_t *const drop = launch;
+    look_at_remade(false);
+    const int now = take_at_any_cost();
+    if (now == MDNN_NO_SLOT)
+        return mdnn_failure_note(CUDA_ERROR_LAUNCH_FAILED);
+    const bool cleared = mdnn_hashes_clear(now, state.stream);
+    const bool made = cleared && launch_and_hash(drop, now);
+    const bool demanded =
+        cleared && (mdnn_hashes_demand_equal(now, drop->slot, state.stream) || !made);
+    if (!made) {
+        mdnn_remake_count_lost();
+        say_lost(drop->recipe->operands[drop->operand].bytes,
+                 mdnn_recorded_launch_name(drop->recipe->launch));
+    }
+    note_remade(drop, now);
+    return made && demanded ? MDNN_STATUS_OK : mdnn_failure_note(CUDA_ERROR_LAUNCH_FAILED);
+}
+
+static void free_drop(mdnn_drop_t *drop)
+{
+    /* What was made again may still be compared; before that, hashes of then may be on their way. */
+    const bool known = mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end);
+    if (drop->generation == mdnn_hashes_generation())
+        mdnn_hashes_give(drop->slot, known ? now_in_stream() : drop->end);
+    mdnn_recipe_drop(drop->recipe);
+    free(drop);
+}
+
+static void note(void *context, void *launch, uint64_t bytes, mdnn_making_event_t what)
+{
+    (void)context;
+    mdnn_drop_t *const drop = launch;
+    if (what == MDNN_MAKING_ENDED) {
+        free_drop(drop);
+        return;
+    }
+    mdnn_remake_count_drop(what, bytes);
+    if (what == MDNN_MAKING_EARLY)
+        atomic_fetch_add(&drop->recipe->key->early, 1);
+}
+
+/* ---- what drops need ---- */
+
+void mdnn_drops_want(void)
+{
+    state.wanted = true;
+}
+
+static mdnn_status_t begin(mdnn_virtual_device_t *device, CUdeviceptr memory)
+{
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    uint64_t number;
+    if (!driver->cuStreamCreateWithPriority)
+        return MDNN_STATUS_UNSUPPORTED;
+    MDNN_TRY(mdnn_failure_note(
+        driver->cuStreamCreateWithPriority(&state.stream, CU_STREAM_NON_BLOCKING, 0)));
+    MDNN_TRY(mdnn_timelines_stream(mdnn_virtual_timelines(), state.stream, false, &number));
+    MDNN_TRY(mdnn_hashes_begin(driver, memory));
+    state.remaker = (mdnn_memory_remaker_t){.stream = number,
+                                            .hash = hash,
+                                            .take_hashes = take_hashes,
+                                            .hashes_then = hashes_then,
+                                            .make = make,
+                                            .note = note};
+    for (size_t i = 0; i < REMADE; i++)
+        state.remade[i].now = MDNN_NO_SLOT;
+    state.device = device;
+    mdnn_memory_set_remaker(device->memory, &state.remaker);
+    return MDNN_STATUS_OK;
+}
+
+/* Where that fails, nothing is dropped. */
+void mdnn_drops_prepare(mdnn_virtual_device_t *device)
+{
+    CUdeviceptr memory;
+    if (!state.wanted || state.failed || state.device || mdnn_virtual_current() != device)
+        return;
+    state.failed = true;
+    if (mdnn_device_allocate(&memory, mdnn_hashes_wanted_bytes()) != CUDA_SUCCESS)
+        return;
+    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+    state.failed = !device->memory || begin(device, memory) != MDNN_STATUS_OK;
+    mdnn_virtual_leave(device, entry);
+    if (state.failed)
+        (void)mdnn_device_free(memory);
+    mdnn_failure_forget();
+}
+
+void mdnn_drops_forget(void)
+{
+    mdnn_hashes_forget();
+    state.device = NULL;
+    state.wanted = false;
+}
+
+/* ---- launches ---- */
+
+/* The only operand that launches of the key change. UINT32_MAX: there are others. */
+static uint32_t result_of(const mdnn_launch_key_t *key)
+{
+    uint32_t result = UINT32_MAX, count = 0;
+    for (uint32_t i = 0; i < key->operand_count; i++) {
+        if (!key->operands[i].changed)
+            continue;
+        result = i;
+        count++;
+    }
+    return count == 1 || MDNN_FAULT(OTHER_RESULTS_ARE_MADE_AGAIN) ? result : UINT32_MAX;
+}
+
+static bool is_wanted(const mdnn_recipe_t *recipe, uint32_t result)
+{
+    const mdnn_launch_key_t *const key = recipe->key;
+    return result != UINT32_MAX && key->operands[result].wanted &&
+           mdnn_launch_key_is_proven(key, result) && key->watches >= MDNN_REMAKE_WATCHES &&
+           (atomic_load(&key->early) < MOST_EARLY || MDNN_FAULT(DROPPED_IN_VAIN)) &&
+           recipe->operand_count <= MDNN_HASHES_OF_A_SLOT &&
+           recipe->operands[result].bytes >= MDNN_REMAKE_LARGE;
+}
+
+/* The inputs, in their order. */
+static size_t list_inputs(const mdnn_drop_t *drop, mdnn_memory_operand_t *inputs)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < drop->recipe->operand_count; i++)
+        if (i != drop->operand)
+            inputs[count++] =
+                (mdnn_memory_operand_t){drop->recipe->operands[i].start, MDNN_USE_READ};
+    return count;
+}
+
+static bool are_resident(const mdnn_memory_t *memory, const mdnn_memory_operand_t *operands,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!mdnn_memory_is_resident(memory, operands[i].address))
+            return false;
+    return true;
+}
+
+static bool enqueue_inputs(const mdnn_drop_t *drop, CUstream stream)
+{
+    size_t place = 1;
+    bool enqueued = mdnn_hashes_clear(drop->slot, stream);
+    for (uint32_t i = 0; enqueued && i < drop->recipe->operand_count; i++) {
+        const mdnn_recipe_operand_t *const operand = &drop->recipe->operands[i];
+        const mdnn_memory_span_t span = {operand->start, operand->bytes};
+        if (i != drop->operand)
+            enqueued = mdnn_hashes_add(drop->slot, place++, &span, stream);
+    }
+    return enqueued;
+}
+
+/* As an operation of its own, which brings back what the launch is about to read anyway. */
+static bool hash_inputs(mdnn_virtual_device_t *device, uint64_t number, const mdnn_drop_t *drop,
+                        CUstream stream, bool alone)
+{
+    mdnn_memory_operand_t inputs[MDNN_HASHES_OF_A_SLOT];
+    mdnn_memory_call_t call = {.stream = number, .began = 1};
+    mdnn_memory_operation_t operation = {.name = "a hash",
+                                         .stream = number,
+                                         .operands = inputs,
+                                         .operand_count = list_inputs(drop, inputs),
+                                         .call = &call};
+    if ((!alone && !are_resident(device->memory, inputs, operation.operand_count)) ||
+        mdnn_memory_begin(device->memory, &operation) != MDNN_STATUS_OK)
+        return false;
+    const bool enqueued = device->memory && enqueue_inputs(drop, stream);
+    if (device->memory)
+        mdnn_memory_end(device->memory, &operation, true);
+    return enqueued;
+}
+
+mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdnn_recipe_t *recipe,
+                             bool alone)
+{
+    const uint32_t result = result_of(recipe->key);
+    CUstream const stream =
+        mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context);
+    if (state.device != device || !stream || !may_drop() || !is_wanted(recipe, result))
+        return NULL;
+    mdnn_drop_t *const drop = calloc(1, sizeof *drop);
+    const int slot = drop && !mdnn_hashes_are_many() ? mdnn_hashes_take() : MDNN_NO_SLOT;
+    if (slot == MDNN_NO_SLOT) {
+        free(drop);
+        return NULL;
+    }
+    recipe->references++;
+    *drop = (mdnn_drop_t){
+        .recipe = recipe,
+        .operand = result,
+        .slot = slot,
+        .generation = mdnn_hashes_generation(),
+        .count = recipe->operand_count};
+    if (hash_inputs(device, number, drop, stream, alone))
+        return drop;
+    mdnn_drop_end(device, number, drop, false);
+    return NULL;
+}
+
+static void give_up(uint64_t number, mdnn_drop_t *drop)
+{
+    if (drop->generation == mdnn_hashes_generation())
+        mdnn_hashes_give(drop->slot, mdnn_timelines_mark(mdnn_virtual_timelines(), number));
+    mdnn_recipe_drop(drop->recipe);
+    free(drop);
+}
+
+void mdnn_drop_end(mdnn_virtual_device_t *device, uint64_t number, mdnn_drop_t *drop, bool launched)
+{
+    mdnn_memory_operand_t operands[MDNN_HASHES_OF_A_SLOT];
+    uint64_t inputs[MDNN_HASHES_OF_A_SLOT];
+    const mdnn_recipe_operand_t *const result = &drop->recipe->operands[drop->operand];
+    const mdnn_memory_span_t span = {result->start, result->bytes};
+    CUstream const stream =
+        mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context);
+    const size_t count = list_inputs(drop, operands);
+    for (size_t i = 0; i < count; i++)
+        inputs[i] = operands[i].address;
+    if (launched && stream && state.device == device &&
+        mdnn_hashes_add(drop->slot, 0, &span, stream) &&
+        mdnn_hashes_copy(drop->slot, drop->count, stream) &&
+        mdnn_timelines_mark_event(mdnn_virtual_timelines(), number, &drop->end) ==
+            MDNN_STATUS_OK &&
+        mdnn_memory_can_make(device->memory, result->start, inputs, count, drop) == MDNN_STATUS_OK)
+        return;
+    give_up(number, drop);
+}
