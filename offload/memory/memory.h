@@ -212,6 +212,9 @@ void mdnn_memory_judge_refusal(mdnn_memory_t *memory, uint64_t bytes, bool optio
 /* Whether one operation can ever name the live allocations at these addresses together, beside what never leaves.
  * Unknown addresses are ignored. */
 bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count);
+/* Whether one could name them together with a new allocation of `bytes`, without a tail. */
+bool mdnn_memory_has_room_with(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *addresses,
+                               size_t count);
 /* Whether a live allocation is around `address`, and is RESIDENT. */
 bool mdnn_memory_is_resident(const mdnn_memory_t *memory, uint64_t address);
 /* Whether the budget holds an allocation of `bytes` beside all that lives, so that nothing has to leave for it. */

@@ -155,6 +155,17 @@ static bool is_shallow(const mdnn_allocation_t *allocation)
            MDNN_FAULT(DROPPED_HOWEVER_DEEP);
 }
 
+/* Whether the launch can have all that it needs at once. */
+static bool has_room(const mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
+{
+    uint64_t bytes = allocation->room;
+    for (uint32_t i = 0; i < allocation->making->input_count; i++) {
+        const mdnn_allocation_t *const input = allocation->making->inputs[i].allocation;
+        bytes += input->range && !input->stays ? input->room : 0;
+    }
+    return bytes <= mdnn_memory_bytes_for_demands(memory);
+}
+
 /* ---- hashes ---- */
 
 static mdnn_hash_job_t *job_of(mdnn_memory_t *memory, const mdnn_allocation_t *allocation)
@@ -313,7 +324,7 @@ static void end_judging(mdnn_memory_t *memory, mdnn_hash_job_t *job)
     }
     if (known && job->of_inputs && allocation->making) {
         const bool same = is_as_then(memory, job, hashes);
-        allocation->dropping = same && is_shallow(allocation);
+        allocation->dropping = same && is_shallow(allocation) && has_room(memory, allocation);
         if (!same) {
             note(memory, allocation, MDNN_MAKING_REFUSED);
             mdnn_allocation_end_making(memory, allocation);

@@ -132,7 +132,8 @@ uint64_t mdnn_memory_least_budget(const mdnn_memory_t *memory)
     return mdnn_memory_stuck_bytes(memory) + memory->aside_bytes + memory->chunk_bytes;
 }
 
-bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count)
+/* What they take of what can leave. */
+static uint64_t movable_bytes(mdnn_memory_t *memory, const uint64_t *addresses, size_t count)
 {
     uint64_t bytes = 0;
     memory->passes++;
@@ -145,7 +146,12 @@ bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, 
         const bool can_leave = !is_stuck(allocation) || MDNN_FAULT(STUCK_COUNTS_TWICE);
         bytes += allocation->range && can_leave ? allocation->room : 0;
     }
-    return bytes <= mdnn_memory_bytes_for_demands(memory);
+    return bytes;
+}
+
+bool mdnn_memory_fit_together(mdnn_memory_t *memory, const uint64_t *addresses, size_t count)
+{
+    return movable_bytes(memory, addresses, count) <= mdnn_memory_bytes_for_demands(memory);
 }
 
 static uint64_t room_for(const mdnn_memory_t *memory, uint64_t bytes)
@@ -181,6 +187,13 @@ uint64_t mdnn_memory_room_beside(const mdnn_memory_t *memory, const uint64_t *si
         left -= room < left ? room : left;
     }
     return left;
+}
+
+bool mdnn_memory_has_room_with(mdnn_memory_t *memory, uint64_t bytes, const uint64_t *addresses,
+                               size_t count)
+{
+    return movable_bytes(memory, addresses, count) + room_for(memory, bytes) <=
+           mdnn_memory_bytes_for_demands(memory);
 }
 
 static bool lives_with_size(const mdnn_memory_t *memory, uint64_t bytes)

@@ -26,12 +26,12 @@ static uint64_t lay_out(mdnn_own_work_t *work, uint64_t scratch)
 /* Whether an operation can name the scratch memory together with the spans, whatever has to leave for it. */
 static bool fits_with_spans(const mdnn_own_work_t *work, uint64_t bytes)
 {
-    uint64_t *const sizes = calloc(work->span_count + 1, sizeof *sizes);
-    for (size_t i = 0; sizes && i < work->span_count; i++)
-        sizes[i] = work->spans[i].bytes;
-    const bool fits =
-        sizes && bytes <= mdnn_memory_room_beside(work->device->memory, sizes, work->span_count);
-    free(sizes);
+    uint64_t *const starts = calloc(work->span_count + 1, sizeof *starts);
+    for (size_t i = 0; starts && i < work->span_count; i++)
+        starts[i] = work->spans[i].start;
+    const bool fits = starts && mdnn_memory_has_room_with(work->device->memory, bytes, starts,
+                                                          work->span_count);
+    free(starts);
     return fits;
 }
 

@@ -201,7 +201,10 @@ static void pass_back(chain_t *chain)
     read_back(chain->gradients[LAYERS % 2]);
 }
 
-static void run_chain(const char *kernel, bool freed, between_t between)
+/* `within` is called when x[made] was made. */
+typedef void (*within_t)(chain_t *chain, int made);
+
+static void run_chain(const char *kernel, bool freed, between_t between, within_t within)
 {
     chain_t chain = {.freed = freed};
     for (int i = 0; i < 2; i++)
@@ -209,11 +212,14 @@ static void run_chain(const char *kernel, bool freed, between_t between)
     for (int i = 0; i <= LAYERS && (i == 0 || !freed); i++)
         chain.x[i] = allocate(BYTES);
     for (; chain.iteration < ITERATIONS; chain.iteration++) {
+        follow(first, second);
         set_input(chain.x[0], chain.iteration);
         for (int i = 0; i < LAYERS; i++) {
             if (freed)
                 chain.x[i + 1] = allocate(BYTES);
             launch(kernel, first, chain.x[i + 1], chain.x[i], NULL, 17);
+            if (within)
+                within(&chain, i + 1);
         }
         if (between)
             between(&chain);
@@ -221,30 +227,418 @@ static void run_chain(const char *kernel, bool freed, between_t between)
     }
 }
 
-static void chain(void)
-{
-    run_chain("map", false, NULL);
-}
-
 static void training(void)
 {
-    run_chain("map", true, NULL);
+    run_chain("map", true, NULL, NULL);
+}
+
+/* By then the results of the kernel are dropped. */
+static bool is_late(const chain_t *chain)
+{
+    return chain->iteration >= ITERATIONS - 4;
+}
+
+/* ---- inputs that change ---- */
+
+static void write_by_kernel(chain_t *chain)
+{
+    if (is_late(chain))
+        launch("add", first, chain->x[0], chain->gradients[0], NULL, 1);
+}
+
+static void write_by_memset(chain_t *chain)
+{
+    if (is_late(chain))
+        CUDA(cudaMemsetAsync(chain->x[0], 3, BYTES, first));
+}
+
+static void write_by_copy(chain_t *chain)
+{
+    if (is_late(chain))
+        set_input(chain->x[0], 77);
+}
+
+static void write_by_device_copy(chain_t *chain)
+{
+    if (is_late(chain))
+        CUDA(cudaMemcpyAsync(chain->x[0], chain->gradients[0], BYTES, cudaMemcpyDeviceToDevice,
+                             first));
+}
+
+/* No order with what reads x[1] afterwards. */
+static void write_in_other_stream(chain_t *chain)
+{
+    if (!is_late(chain))
+        return;
+    follow(second, first);
+    CUDA(cudaMemsetAsync(chain->x[0], 3, BYTES, second));
+}
+
+static void *write_on_thread(void *context)
+{
+    chain_t *const chain = context;
+    follow(second, first);
+    launch("add", second, chain->x[0], chain->x[0], NULL, 1);
+    CUDA(cudaStreamSynchronize(second));
+    return NULL;
+}
+
+static void write_by_thread(chain_t *chain)
+{
+    pthread_t thread;
+    if (!is_late(chain))
+        return;
+    CHECK(pthread_create(&thread, NULL, write_on_thread, chain) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void free_input(chain_t *chain)
+{
+    if (!is_late(chain))
+        return;
+    CUDA(cudaFreeAsync(chain->x[0], first));
+    chain->x[0] = allocate(BYTES);
+    CUDA(cudaMemsetAsync(chain->x[0], 9, BYTES, first));
+}
+
+static void free_input_at_once(chain_t *chain)
+{
+    void *memory;
+    if (!is_late(chain))
+        return;
+    CUDA(cudaFree(chain->x[0]));
+    CUDA(cudaMalloc(&memory, BYTES));
+    CUDA(cudaMemset(memory, 9, BYTES));
+    CUDA(cudaDeviceSynchronize());
+    chain->x[0] = memory;
+}
+
+/* Nobody wants x[1] to x[3] any more. */
+static void free_results(chain_t *chain)
+{
+    for (int i = 1; i <= 3 && is_late(chain); i++) {
+        CUDA(cudaFreeAsync(chain->x[i], first));
+        chain->x[i] = allocate(BYTES);
+        CUDA(cudaMemsetAsync(chain->x[i], i, BYTES, first));
+    }
+}
+
+/* ---- other ways to the content ---- */
+
+static void read_results(chain_t *chain)
+{
+    for (int i = 0; i <= LAYERS; i++)
+        read_back(chain->x[i]);
+}
+
+/* Synchronous, and only a part. */
+static void read_parts(chain_t *chain)
+{
+    CUDA(cudaStreamSynchronize(first));
+    for (int i = 1; i <= LAYERS; i++) {
+        CUDA(cudaMemcpy(host, (char *)chain->x[i] + SMALL, SMALL, cudaMemcpyDeviceToHost));
+        add_to_sum(host, SMALL / 4);
+    }
+}
+
+/* The other stream reads what this one has made again. */
+static void read_in_two_streams(chain_t *chain)
+{
+    uint32_t *other;
+    if (!is_late(chain))
+        return;
+    CUDA(cudaHostAlloc((void **)&other, BYTES, cudaHostAllocPortable));
+    follow(second, first);
+    for (int i = 1; i <= LAYERS; i++) {
+        CUDA(cudaMemcpyAsync(host, chain->x[i], BYTES, cudaMemcpyDeviceToHost, first));
+        CUDA(cudaMemcpyAsync(other, chain->x[i], BYTES, cudaMemcpyDeviceToHost, second));
+        CUDA(cudaStreamSynchronize(second));
+        add_to_sum(other, WORDS);
+        CUDA(cudaStreamSynchronize(first));
+        add_to_sum(host, WORDS);
+    }
+    CUDA(cudaFreeHost(other));
+}
+
+/* The graph writes x[0] and reads x[1] whenever it runs. */
+static void capture(chain_t *chain)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    if (!is_late(chain))
+        return;
+    CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeGlobal));
+    launch("add", first, chain->x[0], chain->x[1], NULL, 1);
+    CUDA(cudaStreamEndCapture(first, &graph));
+    CUDA(cudaGraphInstantiate(&executable, graph, 0));
+    CUDA(cudaGraphLaunch(executable, first));
+    launch("map", first, chain->gradients[1], chain->x[2], NULL, 1);
+    CUDA(cudaGraphLaunch(executable, first));
+    read_back(chain->gradients[1]);
+    CUDA(cudaGraphExecDestroy(executable));
+    CUDA(cudaGraphDestroy(graph));
+}
+
+static void unload(chain_t *chain)
+{
+    if (!is_late(chain))
+        return;
+    CUDA(cudaStreamSynchronize(first));
+    CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
+    module = load_module();
+}
+
+/* ---- kernels that are not what they seem ---- */
+
+/* Between the making of x[made] and its leave. */
+static void change_input(chain_t *chain, int made)
+{
+    if (is_late(chain) && made % 3 == 0)
+        launch("secret", first, chain->gradients[1], chain->x[made - 1], NULL, 1);
+}
+
+static void change_result(chain_t *chain, int made)
+{
+    if (is_late(chain) && made % 3 == 0)
+        launch("secret", first, chain->gradients[1], chain->x[made], NULL, 1);
+}
+
+/* The results that were made again are other ones. */
+static void unsure(void)
+{
+    after = ITERATIONS / 2 * LAYERS;
+    run_chain("unsure", true, NULL, NULL);
+}
+
+/* ---- threads ---- */
+
+typedef struct worker {
+    cudaStream_t stream;
+    uint32_t number;
+    uint64_t sum;
+} worker_t;
+
+/* Each has a chain of its own; what it reads must not depend on the other. */
+static void *work(void *context)
+{
+    worker_t *const worker = context;
+    void *x[LAYERS], *gradient;
+    uint32_t *read;
+    CUDA(cudaHostAlloc((void **)&read, BYTES, cudaHostAllocPortable));
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++) {
+        for (int i = 0; i < LAYERS / 2; i++)
+            CUDA(cudaMallocAsync(&x[i], BYTES, worker->stream));
+        CUDA(cudaMallocAsync(&gradient, BYTES, worker->stream));
+        CUDA(cudaMemsetAsync(gradient, 1, BYTES, worker->stream));
+        CUDA(cudaMemsetAsync(x[0], (int)(iteration + worker->number), BYTES, worker->stream));
+        for (int i = 1; i < LAYERS / 2; i++)
+            launch("map", worker->stream, x[i], x[i - 1], NULL, 17);
+        if (iteration % 3 == 2) /* spoils what x[1] was made of */
+            CUDA(cudaMemsetAsync(x[0], 1, BYTES, worker->stream));
+        for (int i = LAYERS / 2 - 1; i >= 0; i--) {
+            launch("add", worker->stream, gradient, x[i], NULL, 3);
+            CUDA(cudaFreeAsync(x[i], worker->stream));
+        }
+        CUDA(cudaMemcpyAsync(read, gradient, BYTES, cudaMemcpyDeviceToHost, worker->stream));
+        CUDA(cudaFreeAsync(gradient, worker->stream));
+        CUDA(cudaStreamSynchronize(worker->stream));
+        for (size_t i = 0; i < WORDS; i++)
+            worker->sum = (worker->sum ^ read[i]) * 1099511628211;
+    }
+    return NULL;
+}
+
+static void threads(void)
+{
+    enum { WORKERS = 3 };
+    worker_t workers[WORKERS];
+    pthread_t ids[WORKERS];
+    training(); /* makes the kernel known */
+    for (uint32_t i = 0; i < WORKERS; i++) {
+        workers[i] = (worker_t){.number = i, .sum = i};
+        CUDA(cudaStreamCreateWithFlags(&workers[i].stream, cudaStreamNonBlocking));
+    }
+    for (int i = 0; i < WORKERS; i++)
+        CHECK(pthread_create(&ids[i], NULL, work, &workers[i]) == 0);
+    for (int i = 0; i < WORKERS; i++) {
+        CHECK(pthread_join(ids[i], NULL) == 0);
+        sum = (sum ^ workers[i].sum) * 1099511628211;
+    }
+}
+
+/* ---- random programs ---- */
+
+enum { STREAMS = 3, BUFFERS = 11, STEPS = 120 };
+
+/* Who uses a buffer, so that the program is in order, but for that nothing waits for anything. */
+typedef struct buffer {
+    void *memory;
+    int writer;       /* stream */
+    unsigned readers; /* streams that have read it since, a bit each */
+} buffer_t;
+static buffer_t buffers[BUFFERS];
+static cudaStream_t streams[STREAMS];
+static uint64_t random_state;
+
+static uint32_t below(uint32_t end)
+{
+    random_state = random_state * 6364136223846793005 + 1442695040888963407;
+    return (uint32_t)((random_state >> 33) % end);
+}
+
+static void to_read(buffer_t *buffer, int stream)
+{
+    if (buffer->writer != stream)
+        follow(streams[stream], streams[buffer->writer]);
+    buffer->readers |= 1U << stream;
+}
+
+static void to_write(buffer_t *buffer, int stream)
+{
+    for (int other = 0; other < STREAMS; other++)
+        if (other != stream && (buffer->writer == other || buffer->readers >> other & 1))
+            follow(streams[stream], streams[other]);
+    buffer->writer = stream;
+    buffer->readers = 0;
+}
+
+static void renew(buffer_t *buffer, int stream)
+{
+    if (buffer->memory) {
+        to_write(buffer, stream);
+        CUDA(cudaFreeAsync(buffer->memory, streams[stream]));
+    }
+    CUDA(cudaMallocAsync(&buffer->memory, BYTES, streams[stream]));
+    CUDA(cudaMemsetAsync(buffer->memory, (int)below(256), BYTES, streams[stream]));
+    *buffer = (buffer_t){.memory = buffer->memory, .writer = stream};
+}
+
+static void read_buffer(buffer_t *buffer, int stream)
+{
+    to_read(buffer, stream);
+    CUDA(cudaMemcpyAsync(host, buffer->memory, BYTES, cudaMemcpyDeviceToHost, streams[stream]));
+    CUDA(cudaStreamSynchronize(streams[stream]));
+    add_to_sum(host, WORDS);
+}
+
+static buffer_t *another(const buffer_t *than, const buffer_t *or)
+{
+    buffer_t *buffer;
+    do
+        buffer = &buffers[below(BUFFERS)];
+    while (buffer == than || buffer == or);
+    return buffer;
+}
+
+static void step(uint32_t k)
+{
+    const int stream = (int)below(STREAMS);
+    const uint32_t what = below(100);
+    buffer_t *const out = another(NULL, NULL), *const in = another(out, NULL);
+    buffer_t *const other = another(out, in);
+    if (what < 60 || (what >= 84 && what < 90)) {
+        to_read(in, stream);
+        to_write(out, stream);
+        launch(what < 60 ? "map" : "add", streams[stream], out->memory, in->memory, NULL, k);
+    } else if (what < 70) {
+        to_read(in, stream);
+        to_read(other, stream);
+        to_write(out, stream);
+        launch("back", streams[stream], out->memory, in->memory, other->memory, k);
+    } else if (what < 74) {
+        to_read(in, stream);
+        to_write(out, stream);
+        CUDA(cudaMemcpyAsync(out->memory, in->memory, BYTES, cudaMemcpyDeviceToDevice,
+                             streams[stream]));
+    } else if (what < 78) {
+        to_write(out, stream);
+        CUDA(cudaMemsetAsync(out->memory, (int)below(256), BYTES, streams[stream]));
+    } else if (what < 84) {
+        to_write(in, stream);
+        to_write(out, stream);
+        launch("secret", streams[stream], out->memory, in->memory, NULL, 2 * k + below(2));
+    } else if (what < 95) {
+        renew(out, stream);
+    } else {
+        read_buffer(out, stream);
+    }
+}
+
+/* Each has kinds of launches of its own, which are to be proven first. */
+static void random_program(uint64_t seed)
+{
+    random_state = seed;
+    for (int i = 0; i < BUFFERS; i++)
+        renew(&buffers[i], (int)below(STREAMS));
+    for (int i = 0; i < STEPS; i++)
+        step((uint32_t)(2 * seed + below(2)));
+    for (int i = 0; i < BUFFERS; i++)
+        read_buffer(&buffers[i], 0);
+}
+
+static void random_programs(uint64_t seed, uint64_t count)
+{
+    for (int i = 0; i < STREAMS; i++)
+        CUDA(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+    for (uint64_t i = 0; i < count; i++) {
+        random_program(seed + i);
+        printf("%llu: %016llx\n", (unsigned long long)(seed + i), (unsigned long long)sum);
+        fflush(stdout);
+    }
+}
+
+/* ---- all of that ---- */
+
+static const struct {
+    const char *name;
+    bool freed;
+    between_t between;
+    within_t within;
+} chains[] = {{"chain", false, NULL, NULL},
+              {"training", true, NULL, NULL},
+              {"kernel", true, write_by_kernel, NULL},
+              {"memset", true, write_by_memset, NULL},
+              {"copy", true, write_by_copy, NULL},
+              {"device_copy", true, write_by_device_copy, NULL},
+              {"other_stream", true, write_in_other_stream, NULL},
+              {"other_thread", true, write_by_thread, NULL},
+              {"free", true, free_input, NULL},
+              {"free_at_once", true, free_input_at_once, NULL},
+              {"free_results", true, free_results, NULL},
+              {"read", true, read_results, NULL},
+              {"read_parts", true, read_parts, NULL},
+              {"two_streams", true, read_in_two_streams, NULL},
+              {"capture", true, capture, NULL},
+              {"unload", true, unload, NULL},
+              {"input", true, NULL, change_input},
+              {"result", true, NULL, change_result}};
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} programs[] = {{"unsure", unsure}, {"threads", threads}};
+
+static void run(const char *program)
+{
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++)
+        if (strcmp(program, chains[i].name) == 0)
+            run_chain("map", chains[i].freed, chains[i].between, chains[i].within);
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        if (strcmp(program, programs[i].name) == 0)
+            programs[i].run();
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } programs[] = {{"chain", chain}, {"training", training}};
     CHECK(argc >= 2);
     load_kernels();
     CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
     CUDA(cudaHostAlloc((void **)&host, BYTES, cudaHostAllocPortable));
-    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
-        if (strcmp(argv[1], programs[i].name) == 0)
-            programs[i].run();
+    if (argc == 4)
+        random_programs(strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
+    else
+        run(argv[1]);
     CUDA(cudaDeviceSynchronize());
     printf("%016llx\n", (unsigned long long)sum);
     return 0;
