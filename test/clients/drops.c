@@ -84,6 +84,15 @@ static void run_add(void *const *parameters)
         a.out[i] += a.in[i] + a.k;
 }
 
+/* Has two results. */
+static void run_two(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    run_map(parameters);
+    for (int i = 0; a.other && a.in && i < WORDS; i++)
+        a.other[i] = 7 * a.in[i] + a.k;
+}
+
 static const struct {
     const char *name;
     void (*run)(void *const *parameters);
@@ -91,7 +100,8 @@ static const struct {
               {"back", run_back},
               {"unsure", run_unsure},
               {"secret", run_secret},
-              {"add", run_add}};
+              {"add", run_add},
+              {"two", run_two}};
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
 static CUmodule load_module(void)
@@ -323,6 +333,12 @@ static void free_results(chain_t *chain)
     }
 }
 
+static void write_in_vain(chain_t *chain)
+{
+    if (chain->iteration >= 3)
+        launch("add", first, chain->x[0], chain->gradients[0], NULL, 1);
+}
+
 /* ---- other ways to the content ---- */
 
 static void read_results(chain_t *chain)
@@ -379,6 +395,26 @@ static void capture(chain_t *chain)
     CUDA(cudaGraphDestroy(graph));
 }
 
+/* Textures of an input and of a result, which must be there as long as these exist. */
+static void texture(chain_t *chain)
+{
+    const int pinned[] = {0, 2};
+    CUtexObject objects[2];
+    for (int i = 0; i < 2 && is_late(chain); i++) {
+        const CUDA_TEXTURE_DESC how = {0};
+        CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_LINEAR};
+        resource.res.linear.devPtr = (CUdeviceptr)chain->x[pinned[i]];
+        resource.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT32;
+        resource.res.linear.numChannels = 1;
+        resource.res.linear.sizeInBytes = BYTES;
+        CHECK(cuTexObjectCreate(&objects[i], &resource, &how, NULL) == CUDA_SUCCESS);
+    }
+    for (int i = 0; i < 2 && is_late(chain); i++) {
+        read_back(chain->x[pinned[i]]);
+        CHECK(cuTexObjectDestroy(objects[i]) == CUDA_SUCCESS);
+    }
+}
+
 static void unload(chain_t *chain)
 {
     if (!is_late(chain))
@@ -408,6 +444,46 @@ static void unsure(void)
 {
     after = ITERATIONS / 2 * LAYERS;
     run_chain("unsure", true, NULL, NULL);
+}
+
+/* The other result goes on being used. */
+static void two_results(void)
+{
+    void *x[LAYERS + 1], *other = allocate(BYTES), *gradient = allocate(BYTES);
+    for (int i = 0; i <= LAYERS; i++)
+        x[i] = allocate(BYTES);
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++) {
+        set_input(x[0], iteration);
+        for (int i = 0; i < LAYERS; i++)
+            launch("two", first, x[i + 1], x[i], other, 17);
+        launch("add", first, other, x[0], NULL, 1);
+        CUDA(cudaMemsetAsync(gradient, 1, BYTES, first));
+        for (int i = LAYERS; i > 0; i--)
+            launch("add", first, gradient, x[i], NULL, 0);
+        read_back(gradient);
+        read_back(other);
+    }
+}
+
+/* More launches in a row than are made again at once. */
+static void deep(void)
+{
+    enum { DEPTH = 24 };
+    void *x[DEPTH + 1], *gradient = allocate(BYTES);
+    x[0] = allocate(BYTES);
+    for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++) {
+        set_input(x[0], iteration);
+        for (int i = 0; i < DEPTH; i++) {
+            x[i + 1] = allocate(BYTES);
+            launch("map", first, x[i + 1], x[i], NULL, 17);
+        }
+        CUDA(cudaMemsetAsync(gradient, 1, BYTES, first));
+        for (int i = DEPTH; i > 0; i--) {
+            launch("add", first, gradient, x[i], NULL, 0);
+            CUDA(cudaFreeAsync(x[i], first));
+        }
+        read_back(gradient);
+    }
 }
 
 /* ---- threads ---- */
@@ -609,6 +685,8 @@ static const struct {
               {"read_parts", true, read_parts, NULL},
               {"two_streams", true, read_in_two_streams, NULL},
               {"capture", true, capture, NULL},
+              {"in_vain", true, write_in_vain, NULL},
+              {"texture", true, texture, NULL},
               {"unload", true, unload, NULL},
               {"input", true, NULL, change_input},
               {"result", true, NULL, change_result}};
@@ -616,7 +694,8 @@ static const struct {
 static const struct {
     const char *name;
     void (*run)(void);
-} programs[] = {{"unsure", unsure}, {"threads", threads}};
+} programs[] = {
+    {"unsure", unsure}, {"two_results", two_results}, {"deep", deep}, {"threads", threads}};
 
 static void run(const char *program)
 {
