@@ -169,6 +169,23 @@ static void print_outcome(const char *words, uint64_t count, uint64_t bytes, FIL
         fprintf(out, "    %" PRIu64 " x, %s: %s\n", count, size_of(bytes).text, words);
 }
 
+static void print_drops(const mdnn_memory_statistics_t *n, FILE *out)
+{
+    if (n->remake_dropped + n->remake_refused + n->remake_lost == 0)
+        return;
+    print_line(out, "dropped");
+    fprintf(out,
+            "%" PRIu64 " x, %s; made again: %" PRIu64 " when wanted, %" PRIu64
+            " early; copied after all, since a hash was another one: %" PRIu64 "\n",
+            n->remake_dropped, size_of(n->remake_dropped_bytes).text, n->remake_wanted,
+            n->remake_early, n->remake_refused);
+    if (n->remake_lost > 0) {
+        print_line(out, "lost");
+        fprintf(out, "%" PRIu64 " dropped contents were made again with other bytes\n",
+                n->remake_lost);
+    }
+}
+
 static void print_remaking(const mdnn_memory_statistics_t *n, FILE *out)
 {
     if (n->remake_keys == 0)
@@ -183,6 +200,7 @@ static void print_remaking(const mdnn_memory_statistics_t *n, FILE *out)
         fprintf(out, "%s in %s ms\n", size_of(n->remake_proven_bytes).text,
                 ms_of(n->remake_ms).text);
     }
+    print_drops(n, out);
 #define REMAKE_OUTCOME(name, words)                                                                \
     print_outcome(words, n->remake_##name, n->remake_##name##_bytes, out);
 #include "config/remake_outcomes.def"

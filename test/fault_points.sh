@@ -79,6 +79,7 @@ beside_others() { # the driver needs one of 32 MiB
 }
 tails() { limited 120 test/tail.sh; }
 remake() { limited 120 env MDNN_THOROUGH=1 test/remake.sh; }
+drops() { limited 120 test/drops.sh; }
 loans() { limited 120 test/loans.sh; }
 few_candidates() { limited 120 test/few_candidates.sh; }
 memory_tool() { limited 120 sh test/memory_tool.sh; }

@@ -282,9 +282,10 @@ typedef struct mdnn_memory_operation {
     bool capturing;
     struct mdnn_memory_call *call; /* that it is a part of; NULL: of none */
     uint64_t time_token, began;    /* the mechanism's */
-    uint64_t makes;   /* the number of an allocation whose content this makes again; the mechanism's, too */
-    bool time_wanted; /* by the plan follower */
-    uint64_t named_bytes;          /* the chunks of all that it names; the mechanism's, too */
+    uint64_t
+        makes; /* the number of an allocation whose content this makes again; the mechanism's, too */
+    bool time_wanted;     /* by the plan follower */
+    uint64_t named_bytes; /* the chunks of all that it names; the mechanism's, too */
 } mdnn_memory_operation_t;
 
 /* Several operations that count as one: those of a convolution, which differ from variant to variant (a variant is a
@@ -420,8 +421,7 @@ typedef struct mdnn_memory_remaker {
     void *context;
     uint64_t stream;
     /* Enqueues hashes of the spans; *job is valid until take_hashes. */
-    mdnn_status_t (*hash)(void *context, const mdnn_memory_span_t *spans, size_t count,
-                          void **job);
+    mdnn_status_t (*hash)(void *context, const mdnn_memory_span_t *spans, size_t count, void **job);
     /* Called once after a job is over. false: its hashes are not known. `hashes` NULL: nobody wants them; the job may
      * go on. */
     bool (*take_hashes)(void *context, void *job, mdnn_memory_hash_t *hashes);

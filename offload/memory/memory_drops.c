@@ -57,8 +57,7 @@ static mdnn_status_t launch_again(mdnn_memory_t *memory, const mdnn_memory_opera
     if (!result || result->number != operation->makes || !result->dropped)
         return MDNN_STATUS_NOT_FOUND;
     MDNN_TRY(memory->remaker->make(memory->remaker->context, result->making->launch));
-    const mdnn_stream_point_t end =
-        memory->device.mark(memory->context, memory->remaker->stream);
+    const mdnn_stream_point_t end = memory->device.mark(memory->context, memory->remaker->stream);
     if (memory->device.fix)
         memory->device.fix(memory->context, end);
     mdnn_allocation_made(memory, result, end, early ? MDNN_MAKING_EARLY : MDNN_MAKING_WANTED);

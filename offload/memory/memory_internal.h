@@ -122,7 +122,8 @@ typedef struct mdnn_allocation {
     bool judged;   /* LEAVING: which is known, or need not be */
     bool sealed;   /* the hash of its content is `seal`, since nothing may have written it */
     mdnn_memory_hash_t seal;
-    mdnn_stream_point_t remade; /* the last launch that made it or read it again; position 0: none */
+    mdnn_stream_point_t
+        remade; /* the last launch that made it or read it again; position 0: none */
     uint64_t departures;
 
     struct mdnn_allocation *next, *previous;         /* all */
@@ -150,8 +151,9 @@ typedef struct mdnn_hash_job {
     void *job;                     /* the remaker's; NULL: the place is empty */
     mdnn_allocation_t *allocation; /* NULL: nobody wants the result */
     mdnn_stream_point_t end;
-    bool of_inputs;                                   /* the inputs of its making are hashed, too, */
-    mdnn_allocation_t *hashed[1 + MDNN_MAKING_INPUTS]; /* of which the last ones may be left out: NULL */
+    bool of_inputs; /* the inputs of its making are hashed, too, */
+    mdnn_allocation_t
+        *hashed[1 + MDNN_MAKING_INPUTS]; /* of which the last ones may be left out: NULL */
     size_t count;
 } mdnn_hash_job_t;
 

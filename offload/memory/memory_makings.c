@@ -220,8 +220,7 @@ static bool is_whole(const mdnn_allocation_t *allocation)
         return true;
     const mdnn_range_chunks_t chunks = mdnn_range_chunks(allocation->range);
     return chunks.mapped == chunks.count && allocation->filled == chunks.count &&
-           !allocation->cut && !allocation->dropped && !allocation->blank &&
-           allocation->remap == 0;
+           !allocation->cut && !allocation->dropped && !allocation->blank && allocation->remap == 0;
 }
 
 static bool is_still(mdnn_memory_t *memory, mdnn_allocation_t *input)
@@ -254,8 +253,9 @@ static void choose_hashed(mdnn_hash_job_t *job, mdnn_allocation_t *allocation, b
 static bool reserve_uses(mdnn_memory_t *memory, const mdnn_hash_job_t *job)
 {
     for (size_t i = 0; i < job->count; i++)
-        if (job->hashed[i] && mdnn_allocation_reserve_use(memory, job->hashed[i],
-                                                          memory->remaker->stream) != MDNN_STATUS_OK)
+        if (job->hashed[i] &&
+            mdnn_allocation_reserve_use(memory, job->hashed[i], memory->remaker->stream) !=
+                MDNN_STATUS_OK)
             return false;
     return true;
 }
@@ -272,8 +272,7 @@ static bool begin_job(mdnn_memory_t *memory, mdnn_hash_job_t *place, mdnn_alloca
         return false;
     for (size_t i = 0; i < job.count; i++)
         if (job.hashed[i])
-            spans[count++] =
-                (mdnn_memory_span_t){job.hashed[i]->address, job.hashed[i]->bytes};
+            spans[count++] = (mdnn_memory_span_t){job.hashed[i]->address, job.hashed[i]->bytes};
     if (memory->remaker->hash(memory->remaker->context, spans, count, &job.job) != MDNN_STATUS_OK)
         return false;
     job.end = memory->device.mark(memory->context, memory->remaker->stream);
@@ -316,8 +315,7 @@ static void end_judging(mdnn_memory_t *memory, mdnn_hash_job_t *job)
 {
     mdnn_memory_hash_t hashes[1 + MDNN_MAKING_INPUTS];
     mdnn_allocation_t *const allocation = job->allocation;
-    const bool known =
-        memory->remaker->take_hashes(memory->remaker->context, job->job, hashes);
+    const bool known = memory->remaker->take_hashes(memory->remaker->context, job->job, hashes);
     if (known) {
         allocation->sealed = true;
         allocation->seal = hashes[0];

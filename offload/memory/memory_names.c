@@ -283,8 +283,7 @@ static mdnn_status_t hold_in_turn(mdnn_memory_t *memory, const mdnn_memory_opera
     do {
         MDNN_TRY(mdnn_memory_make_ready(memory, operation));
         MDNN_TRY(mdnn_memory_take_turn(memory, &turn));
-        while ((status = hold_if_ready(memory, operation, &patience, &ready)) ==
-                   MDNN_STATUS_BUSY &&
+        while ((status = hold_if_ready(memory, operation, &patience, &ready)) == MDNN_STATUS_BUSY &&
                !mdnn_memory_serves_all(memory))
             MDNN_TRY(mdnn_memory_pass_turn(memory, &turn));
         mdnn_memory_end_turn(memory, &turn);

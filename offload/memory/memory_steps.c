@@ -200,7 +200,8 @@ static void step_out(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
         return;
     send_out(memory, allocation);
     if (allocation->dropped)
-        allocation->clean = allocation->out_sent = mdnn_min(allocation->clean, mapped_chunks(allocation));
+        allocation->clean = allocation->out_sent =
+            mdnn_min(allocation->clean, mapped_chunks(allocation));
     const uint64_t stays = mdnn_min(allocation->target, allocation->filled);
     const uint64_t not_copied =
         MDNN_FAULT(GIVES_BEFORE_THE_COPY_ENDED) ? allocation->out_sent : allocation->clean;

@@ -21,7 +21,7 @@ struct mdnn_drop {
     mdnn_recipe_t *recipe;
     uint32_t operand; /* the result */
     unsigned generation;
-    int slot;         /* of the hashes of then: the result, and the inputs in the order of operands */
+    int slot; /* of the hashes of then: the result, and the inputs in the order of operands */
     size_t count;
     mdnn_stream_point_t end; /* of the hashes; position 0: they are not enqueued */
 };
@@ -370,12 +370,11 @@ mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdn
         return NULL;
     }
     recipe->references++;
-    *drop = (mdnn_drop_t){
-        .recipe = recipe,
-        .operand = result,
-        .slot = slot,
-        .generation = mdnn_hashes_generation(),
-        .count = recipe->operand_count};
+    *drop = (mdnn_drop_t){.recipe = recipe,
+                          .operand = result,
+                          .slot = slot,
+                          .generation = mdnn_hashes_generation(),
+                          .count = recipe->operand_count};
     if (hash_inputs(device, number, drop, stream, alone))
         return drop;
     mdnn_drop_end(device, number, drop, false);
@@ -404,8 +403,7 @@ void mdnn_drop_end(mdnn_virtual_device_t *device, uint64_t number, mdnn_drop_t *
     if (launched && stream && state.device == device &&
         mdnn_hashes_add(drop->slot, 0, &span, stream) &&
         mdnn_hashes_copy(drop->slot, drop->count, stream) &&
-        mdnn_timelines_mark_event(mdnn_virtual_timelines(), number, &drop->end) ==
-            MDNN_STATUS_OK &&
+        mdnn_timelines_mark_event(mdnn_virtual_timelines(), number, &drop->end) == MDNN_STATUS_OK &&
         mdnn_memory_can_make(device->memory, result->start, inputs, count, drop) == MDNN_STATUS_OK)
         return;
     give_up(number, drop);

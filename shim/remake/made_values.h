@@ -34,7 +34,7 @@ void mdnn_recipe_drop(mdnn_recipe_t *recipe); /* accepts NULL */
 typedef struct mdnn_made_value {
     uint64_t start; /* 0: the place is empty */
     uint64_t number, bytes, version;
-    uint64_t departures; /* of the range, when the content was made */
+    uint64_t departures;   /* of the range, when the content was made */
     mdnn_recipe_t *recipe; /* NULL: there is none, for this reason: */
     mdnn_remake_outcome_t why;
     bool judged; /* an operation has named this content */

@@ -29,8 +29,8 @@ static bool fits_with_spans(const mdnn_own_work_t *work, uint64_t bytes)
     uint64_t *const starts = calloc(work->span_count + 1, sizeof *starts);
     for (size_t i = 0; starts && i < work->span_count; i++)
         starts[i] = work->spans[i].start;
-    const bool fits = starts && mdnn_memory_has_room_with(work->device->memory, bytes, starts,
-                                                          work->span_count);
+    const bool fits =
+        starts && mdnn_memory_has_room_with(work->device->memory, bytes, starts, work->span_count);
     free(starts);
     return fits;
 }
@@ -39,8 +39,8 @@ static mdnn_remake_outcome_t take_scratch(mdnn_own_work_t *work, bool may_move)
 {
     mdnn_memory_t *const memory = work->device->memory;
     const uint64_t bytes = lay_out(work, 0);
-    const bool has_room = may_move ? fits_with_spans(work, bytes)
-                                   : mdnn_memory_has_room_beside_all(memory, bytes);
+    const bool has_room =
+        may_move ? fits_with_spans(work, bytes) : mdnn_memory_has_room_beside_all(memory, bytes);
     if (!has_room && !MDNN_FAULT(PROOFS_NEED_NO_ROOM))
         return MDNN_REMAKE_no_room;
     const mdnn_status_t status =
@@ -103,7 +103,8 @@ mdnn_remake_outcome_t mdnn_own_work_open(mdnn_own_work_t *work, mdnn_virtual_dev
         return MDNN_REMAKE_failed;
     if (!may_move && !all_are_resident(work))
         return MDNN_REMAKE_no_room;
-    const mdnn_remake_outcome_t taken = scratch == 0 ? take_scratch(work, may_move) : MDNN_REMAKE_proven;
+    const mdnn_remake_outcome_t taken =
+        scratch == 0 ? take_scratch(work, may_move) : MDNN_REMAKE_proven;
     if (taken != MDNN_REMAKE_proven)
         return taken;
     (void)lay_out(work, work->scratch);

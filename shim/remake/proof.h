@@ -27,8 +27,8 @@ void mdnn_watch_end(mdnn_virtual_device_t *device, uint64_t number, const mdnn_r
 /* Enqueues a proof of the operand `wanted`. MDNN_REMAKE_proven: its result will come. *end: the point after all that was
  * enqueued; position 0: nothing was. */
 mdnn_remake_outcome_t mdnn_prove(mdnn_virtual_device_t *device, uint64_t number,
-                                 const mdnn_recipe_t *recipe, uint32_t wanted,
-                                 bool may_move, mdnn_stream_point_t *end);
+                                 const mdnn_recipe_t *recipe, uint32_t wanted, bool may_move,
+                                 mdnn_stream_point_t *end);
 
 /* Learns from a result. Returns whether it was a proof that found other bytes. */
 bool mdnn_proof_learn(const mdnn_virtual_device_t *device, const mdnn_proof_result_t *result);

@@ -39,7 +39,7 @@ typedef struct flight {
     size_t names;
     mdnn_recipe_t *recipe; /* NULL: it is no launch that can be made again */
     mdnn_remake_outcome_t why;
-    uint64_t scratch; /* of a watch; 0: it is not watched */
+    uint64_t scratch;  /* of a watch; 0: it is not watched */
     mdnn_drop_t *drop; /* NULL: what it makes is not dropped */
 } flight_t;
 
@@ -100,7 +100,7 @@ static mdnn_remake_outcome_t prove(mdnn_virtual_device_t *device, uint64_t numbe
     if (!may)
         return MDNN_REMAKE_not_alone;
     mdnn_stream_point_t end;
-    const mdnn_remake_outcome_t outcome = 
+    const mdnn_remake_outcome_t outcome =
         mdnn_prove(device, number, recipe, operand, may_drop(), &end);
     if (end.position != 0)
         state.proof_end = end;
@@ -263,8 +263,8 @@ static void watch(flight_t *flight)
 {
     const mdnn_launch_key_t *const key = flight->recipe->key;
     if (key->barred == MDNN_REMAKE_proven && key->watches + key->watching < MDNN_REMAKE_WATCHES)
-        flight->scratch = mdnn_watch_begin(flight->device, flight->number, flight->recipe,
-                                           may_drop());
+        flight->scratch =
+            mdnn_watch_begin(flight->device, flight->number, flight->recipe, may_drop());
 }
 
 /* ---- around an operation ---- */
@@ -490,7 +490,8 @@ static bool is_library(const void *caller)
 void mdnn_remake_note_launch(mdnn_virtual_operation_t *operation, mdnn_launch_t *launch,
                              const void *caller)
 {
-    static const mdnn_virtual_watch_t watcher = {before, after, unload, make_all, device_ends, fill};
+    static const mdnn_virtual_watch_t watcher = {before,   after,       unload,
+                                                 make_all, device_ends, fill};
     if (mdnn_process_options()->memory_remake == MDNN_REMAKE_OFF)
         return;
     atomic_store_explicit(&mdnn_virtual_watcher, &watcher, memory_order_release);

@@ -96,12 +96,8 @@ static void run_two(void *const *parameters)
 static const struct {
     const char *name;
     void (*run)(void *const *parameters);
-} bodies[] = {{"map", run_map},
-              {"back", run_back},
-              {"unsure", run_unsure},
-              {"secret", run_secret},
-              {"add", run_add},
-              {"two", run_two}};
+} bodies[] = {{"map", run_map},       {"back", run_back}, {"unsure", run_unsure},
+              {"secret", run_secret}, {"add", run_add},   {"two", run_two}};
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
 static CUmodule load_module(void)
@@ -597,7 +593,7 @@ static void read_buffer(buffer_t *buffer, int stream)
     add_to_sum(host, WORDS);
 }
 
-static buffer_t *another(const buffer_t *than, const buffer_t *or)
+static buffer_t *another(const buffer_t *than, const buffer_t * or)
 {
     buffer_t *buffer;
     do
