@@ -26,7 +26,7 @@ drops() {
 some="memory['remake_dropped'] > 5 and memory['remake_wanted'] > 5"
 early="$some and memory['remake_early'] > 0"
 
-plan 28
+plan 29
 check 'results of a chain of kernels' drops chain "$some"
 check 'results that are freed when they were read' drops training \
     "$some and memory['remake_early'] == 0 and memory['remake_wanted'] == memory['remake_dropped']"
@@ -52,6 +52,7 @@ check 'an input that a kernel has changed in between' drops input "memory['remak
 check 'a result that a kernel has changed in between' drops result "memory['remake_refused'] > 3"
 check 'launches with another result' drops two_results "memory['remake_keys_proven'] == 1 and memory['remake_dropped'] == 0"
 check 'more launches in a row than are made again at once' drops deep "$some and memory['out_bytes'] > 100 * $mebibyte"
+check 'a reset of the device' drops reset "$some"
 check 'three threads' drops threads "$some"
 lost() { # the bytes are lost, and the program must not go on with others
     under $((14 * mebibyte)) "$client" unsure >"$TMPDIR/out" && { echo 'it ended well'; return 1; }

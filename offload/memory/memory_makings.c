@@ -207,6 +207,7 @@ void mdnn_allocation_end_judging(mdnn_memory_t *memory, mdnn_allocation_t *alloc
 
 void mdnn_allocation_may_change(mdnn_memory_t *memory, mdnn_allocation_t *allocation)
 {
+    allocation->sealed = false; /* a part of it may be on the host and in use there */
     for (const mdnn_making_input_t *input = memory->remaker ? allocation->dependents : NULL; input;
          input = input->next)
         if (!input->making->result->dropped && !MDNN_FAULT(WRITTEN_WHILE_HASHED))

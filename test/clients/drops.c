@@ -482,6 +482,21 @@ static void deep(void)
     }
 }
 
+/* Something is dropped when the device is reset. */
+static void reset(void)
+{
+    for (int i = 0; i < 2; i++) {
+        run_chain("map", false, NULL, NULL);
+        CUDA(cudaDeviceReset());
+        CUDA(cudaFree(NULL));
+        module = load_module();
+        CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
+        CUDA(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
+        CUDA(cudaHostAlloc((void **)&host, BYTES, cudaHostAllocPortable));
+    }
+    training();
+}
+
 /* ---- threads ---- */
 
 typedef struct worker {
@@ -690,8 +705,11 @@ static const struct {
 static const struct {
     const char *name;
     void (*run)(void);
-} programs[] = {
-    {"unsure", unsure}, {"two_results", two_results}, {"deep", deep}, {"threads", threads}};
+} programs[] = {{"unsure", unsure},
+                {"two_results", two_results},
+                {"deep", deep},
+                {"reset", reset},
+                {"threads", threads}};
 
 static void run(const char *program)
 {

@@ -621,6 +621,10 @@ void mdnn_remake_code_ends(void)
 {
 }
 
+void mdnn_remake_context_failed(void)
+{
+}
+
 void mdnn_remake_device_ends(int ordinal)
 {
     (void)ordinal;
