@@ -23,7 +23,7 @@ proves() {
 proven="memory['remake_proven'] > 5 and memory['remake_differences'] == 0 and memory['remake_keys_proven'] == 2"
 only_other="memory['remake_differences'] == 1 and memory['remake_keys_proven'] == 1"
 
-plan 21
+plan 23
 check 'a kernel that writes all of its result' proves map "$proven and memory['remake_ms'] > 0"
 check 'one that works in place' proves clamp "$only_other and memory['remake_old_content'] > 3"
 check 'one that adds to its result' proves add "$only_other and memory['remake_differs'] > 3"
@@ -40,6 +40,12 @@ check 'an input that another stream overwrites' proves overwritten \
 check 'an input that is freed' proves freed \
     "memory['remake_input_gone'] > 5 and memory['remake_keys_proven'] == 1 and memory['remake_differences'] == 0"
 check 'code that is unloaded' proves unload "memory['remake_unloaded'] > 5 and memory['remake_differences'] == 0"
+# 16 values of each number, then three launches are watched and three proven.
+check 'numbers that are others in each launch' proves seeds \
+    "memory['remake_proven'] > 15 and memory['remake_differences'] == 0 and memory['remake_keys_proven'] == 1"
+check 'a number that says what the kernel does' proves flags \
+    "memory['remake_keys'] == 3 and memory['remake_keys_proven'] == 2 and memory['remake_differences'] == 1 and
+     memory['remake_differs'] > 3"
 check 'two kernels with the same name' proves twins "memory['remake_keys'] == 2 and memory['remake_proofs'] == 3 and memory['remake_differences'] == 0"
 check 'a reset of the device' proves reset "memory['remake_keys_proven'] == 8 and memory['remake_differences'] == 0"
 check 'a context that ends' proves context "memory['remake_context'] > 5 and memory['remake_proofs'] == 0 and memory['remake_failed'] == 0"

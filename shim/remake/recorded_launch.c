@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shim/real/operation_key.h"
+#include "shim/remake/varying_words.h"
 #include "shim/vmem/launch_scan.h"
 
 enum { ATTRIBUTES = 8 };
@@ -177,9 +178,26 @@ static void add_to_key(uint64_t key[2], uint64_t value)
     key[1] ^= key[1] >> 29;
 }
 
+/* A walk through the parameters of a launch. */
+typedef struct walk {
+    mdnn_find_operand_t find;
+    void *context;
+    bool numbers; /* count; otherwise the key is the family's */
+    mdnn_word_family_t *family;
+    uint32_t place; /* of the next word that is no address */
+    uint64_t *key;
+} walk_t;
+
+static void add_number(walk_t *walk, uint32_t number)
+{
+    enum { ANY_NUMBER = 1 };
+    const bool counts = walk->numbers && !mdnn_word_varies(walk->family, walk->place, number);
+    walk->place++;
+    add_to_key(walk->key, counts ? number : (uint64_t)ANY_NUMBER << 32);
+}
+
 /* In steps of four bytes, as hooks look for addresses. */
-static void add_parameter(const char *bytes, size_t count, mdnn_find_operand_t find, void *context,
-                          uint64_t key[2])
+static void add_parameter(walk_t *walk, const char *bytes, size_t count)
 {
     size_t at = 0;
     while (at < count) {
@@ -189,17 +207,17 @@ static void add_parameter(const char *bytes, size_t count, mdnn_find_operand_t f
             memcpy(&word, bytes + at, sizeof word);
         const bool address = word != 0 && mdnn_virtual_owns(word);
         if (address) {
-            const bool found = find(context, word, &operand, &offset);
+            const bool found = walk->find(walk->context, word, &operand, &offset);
             /* What only looks like an address is another one in each iteration. */
-            add_to_key(key,
+            add_to_key(walk->key,
                        found ? UINT64_C(1) << 63 | (uint64_t)operand << 48 : UINT64_C(3) << 62);
-            add_to_key(key, found ? offset : 0);
+            add_to_key(walk->key, found ? offset : 0);
             at += sizeof word;
             continue;
         }
         const size_t part = count - at < sizeof half ? count - at : sizeof half;
         memcpy(&half, bytes + at, part);
-        add_to_key(key, half);
+        add_number(walk, half);
         at += part;
     }
 }
@@ -217,10 +235,10 @@ static void add_attributes(const mdnn_recorded_launch_t *launch, uint64_t key[2]
     }
 }
 
-void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
-                              void *context, uint64_t key[2])
+static void add_launch(walk_t *walk, const mdnn_recorded_launch_t *launch)
 {
     const mdnn_kernel_layout_t *const layout = launch->layout;
+    uint64_t *const key = walk->key;
     key[0] = key[1] = MDNN_DRIVER_HASH_START;
     add_to_key(key, layout ? layout->name_hash : 0);
     add_to_key(key,
@@ -230,8 +248,22 @@ void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_op
     add_to_key(key, launch->shared_bytes);
     add_attributes(launch, key);
     if (launch->packed)
-        add_parameter(launch->parameters, launch->parameter_bytes, find, context, key);
+        add_parameter(walk, launch->parameters, launch->parameter_bytes);
     for (uint32_t i = 0; !launch->packed && i < layout->count; i++)
-        add_parameter(launch->parameters + layout->parameter_offsets[i], layout->parameter_bytes[i],
-                      find, context, key);
+        add_parameter(walk, launch->parameters + layout->parameter_offsets[i],
+                      layout->parameter_bytes[i]);
+}
+
+void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
+                              void *context, uint64_t key[2])
+{
+    uint64_t of_family[2];
+    walk_t walk = {.find = find, .context = context, .key = of_family};
+    add_launch(&walk, launch);
+    walk = (walk_t){.find = find,
+                    .context = context,
+                    .numbers = true,
+                    .family = mdnn_word_family(of_family),
+                    .key = key};
+    add_launch(&walk, launch);
 }

@@ -139,6 +139,13 @@ static void run_twin(void *const *parameters)
     }
 }
 
+/* Adds to its result, or writes all of it, as the number says. */
+static void run_either(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    (a.k == 0 ? run_add : run_map)(parameters);
+}
+
 /* Indices. */
 static void run_other_twin(void *const *parameters)
 {
@@ -165,7 +172,8 @@ static const struct {
               {"add", run_add},       {"leave_one", run_leave_one},
               {"vary", run_vary},     {"workspace", run_workspace},
               {"count", run_count},   {"statistics", run_statistics},
-              {"seldom", run_seldom}, {"offset", run_offset}};
+              {"seldom", run_seldom}, {"offset", run_offset},
+              {"either", run_either}};
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
 static CUmodule load_module(void)
@@ -441,6 +449,33 @@ static void context(void)
     }
 }
 
+/* Each launch gets another number, as kernels get their seeds. */
+static void seeds(void)
+{
+    void *const x = allocate(BYTES), *const y = allocate(BYTES), *const z = allocate(BYTES);
+    for (uint32_t i = 0; i < 3 * ITERATIONS; i++) {
+        set_input(x, i);
+        launch("map", first, y, x, NULL, 1000 + i);
+        launch("map", first, z, y, NULL, 2000 + i);
+        read_back(y, BYTES);
+        read_back(z, BYTES);
+    }
+}
+
+/* A number says what the kernel does. */
+static void flags(void)
+{
+    void *const x = allocate(BYTES), *const y = allocate(BYTES), *const z = allocate(BYTES);
+    for (uint32_t i = 0; i < 2 * ITERATIONS; i++) {
+        set_input(x, i);
+        set_input(y, 100 - i);
+        launch("either", first, y, x, NULL, i % 2);
+        launch("map", first, z, y, NULL, 5);
+        read_back(y, BYTES);
+        read_back(z, BYTES);
+    }
+}
+
 static void twin(const sim_kernel_t *kernel, void *out, void *in)
 {
     uint64_t extra = 0;
@@ -477,7 +512,7 @@ static void run(const char *program)
     } programs[] = {{"offset", offset}, {"seldom", seldom}, {"overwritten", overwritten},
                     {"freed", freed},   {"unload", unload}, {"streams", streams},
                     {"waits", waits},   {"reset", reset},   {"context", context},
-                    {"twins", twins}};
+                    {"twins", twins},   {"seeds", seeds},   {"flags", flags}};
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         if (strcmp(program, programs[i].name) == 0) {
             programs[i].run();
