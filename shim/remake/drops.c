@@ -14,8 +14,9 @@
 #include "shim/vmem/virtual_setup.h"
 #include "shim/vmem/virtual_shared.h"
 
-/* After so many contents that had to be made again for the sake of their inputs, a key's are not dropped any more. */
-enum { MOST_EARLY = 2 };
+/* A key's contents are not dropped any more once so many of them had to be made again for the sake of their inputs, and
+ * one more for each few that were wanted. */
+enum { MOST_EARLY = 2, WANTED_FOR_AN_EARLY = 4 };
 
 struct mdnn_drop {
     mdnn_recipe_t *recipe;
@@ -221,6 +222,8 @@ static void note(void *context, void *launch, uint64_t bytes, mdnn_making_event_
     mdnn_remake_count_drop(what, bytes);
     if (what == MDNN_MAKING_EARLY)
         atomic_fetch_add(&drop->recipe->key->early, 1);
+    else if (what == MDNN_MAKING_WANTED)
+        atomic_fetch_add(&drop->recipe->key->wanted, 1);
 }
 
 /* ---- what drops need ---- */
@@ -292,13 +295,18 @@ static uint32_t result_of(const mdnn_launch_key_t *key)
     return count == 1 || MDNN_FAULT(OTHER_RESULTS_ARE_MADE_AGAIN) ? result : UINT32_MAX;
 }
 
+static bool is_worthwhile(mdnn_launch_key_t *key)
+{
+    const uint32_t most = MOST_EARLY + atomic_load(&key->wanted) / WANTED_FOR_AN_EARLY;
+    return atomic_load(&key->early) < most || MDNN_FAULT(DROPPED_IN_VAIN);
+}
+
 static bool is_wanted(const mdnn_recipe_t *recipe, uint32_t result)
 {
-    const mdnn_launch_key_t *const key = recipe->key;
+    mdnn_launch_key_t *const key = recipe->key;
     return result != UINT32_MAX && key->operands[result].wanted &&
            mdnn_launch_key_is_proven(key, result) && key->watches >= MDNN_REMAKE_WATCHES &&
-           (atomic_load(&key->early) < MOST_EARLY || MDNN_FAULT(DROPPED_IN_VAIN)) &&
-           recipe->operand_count <= MDNN_HASHES_OF_A_SLOT &&
+           is_worthwhile(key) && recipe->operand_count <= MDNN_HASHES_OF_A_SLOT &&
            recipe->operands[result].bytes >= MDNN_REMAKE_LARGE;
 }
 

@@ -33,8 +33,8 @@ typedef struct mdnn_launch_key {
     /* Why launches of this key are not made again; MDNN_REMAKE_proven: nothing speaks against it. */
     mdnn_remake_outcome_t barred;
     double replay_us; /* 0: unknown */
-    _Atomic uint32_t
-        early; /* results that were dropped, and made again because an input was to change */
+    /* Results that were dropped, and made again because an input was to change; and those that were wanted. */
+    _Atomic uint32_t early, wanted;
     uint32_t operand_count;
     mdnn_key_operand_t operands[];
 } mdnn_launch_key_t;
