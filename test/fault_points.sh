@@ -20,6 +20,7 @@ limited() { # seconds of CPU time and of idleness, command...
 }
 unit() { limited 90 env MDNN_THOROUGH=1 "$MDNN_BUILD/test/unit/$1"; }
 shim() { limited 90 env LD_LIBRARY_PATH="$MDNN_BUILD/sim" "$MDNN_BUILD/test/shim/$1"; }
+driver_hooks() { limited 60 test/driver_hooks.sh; }
 hooks() { limited 20 test/hooks.sh "$@"; }
 behaviour() { limited 60 test/behaviour.sh "$@"; }
 waiting_streams() { test/waiting_streams.sh "$@"; }
@@ -52,6 +53,10 @@ budgeted_aloud() { # client, program
         MICRODNN_LOG_FILE="$TMPDIR/budgeted.log" MICRODNN_CONVOLUTION_POLICY=off MICRODNN_SIM_UNNAMED=1 \
         MICRODNN_SIM_DEVICES=2 LD_PRELOAD="$preload" \
             "$MDNN_BUILD/test/clients/$1" "$2"
+}
+ending() { # program: ends with the status of its own
+    budgeted_aloud endings "$1"
+    [ $? -eq 7 ] && [ ! -s "$TMPDIR/budgeted.log" ]
 }
 # Programs whose kernels use memory that none of their parameters names.
 unnamed() { # client, program

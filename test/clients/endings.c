@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -369,12 +370,16 @@ static void make_a_descriptor(void)
           CUDNN_STATUS_SUCCESS);
 }
 
-/* Within the memory that there is, as the program is told. */
+static size_t *total_of_all; /* shared by all processes; 0: none has been told of it */
+
+/* Within the memory that there is, as the program is told; all processes are told the same. */
 static void use_the_device(void)
 {
     size_t free_bytes, total_bytes;
     load_mix();
     CUDA(cudaMemGetInfo(&free_bytes, &total_bytes));
+    CHECK(*total_of_all == 0 || *total_of_all == total_bytes);
+    *total_of_all = total_bytes;
     work_half_way();
     go_on();
     CHECK(simulator->most_used_bytes(0) <= total_bytes);
@@ -467,6 +472,9 @@ int main(int argc, char **argv)
                 CHECK(setenv("MICRODNN_SIM_ENDS", "1", 1) == 0);
             if (programs[i].late)
                 CHECK(atexit(programs[i].late) == 0);
+            total_of_all = mmap(NULL, sizeof *total_of_all, PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+            CHECK(total_of_all != MAP_FAILED);
             if (!strstr(argv[1], "before_cuda"))
                 load_mix();
             programs[i].run();

@@ -242,6 +242,27 @@ static void memory_may_be_used_and_freed_while_the_process_ends(void **state)
     expect_success(exit_after_use, BUDGET);
 }
 
+static void free_when_cuda_is_gone(void)
+{
+    const size_t freed = seen->freed;
+    _exit(cuMemFree((CUdeviceptr)freed_late) == CUDA_SUCCESS && seen->freed == freed ? 0 : 1);
+}
+
+static void exit_with_the_driver(void)
+{
+    OK(setenv("MICRODNN_SIM_ENDS", "1", 1));
+    OK(atexit(free_when_cuda_is_gone));
+    start();
+    freed_late = new_device(64);
+    exit(2); /* free_when_cuda_is_gone decides */
+}
+
+static void nothing_is_freed_after_the_driver_has_shut_down(void **state)
+{
+    (void)state;
+    expect_success(exit_with_the_driver, BUDGET);
+}
+
 /* ---- operations ---- */
 
 typedef struct expected {
@@ -1061,6 +1082,7 @@ int main(void)
         cmocka_unit_test(without_a_budget_the_resolver_gives_real_functions),
         cmocka_unit_test(a_forked_child_passes),
         cmocka_unit_test(memory_may_be_used_and_freed_while_the_process_ends),
+        cmocka_unit_test(nothing_is_freed_after_the_driver_has_shut_down),
         cmocka_unit_test(copies_name_what_they_read_and_write),
         cmocka_unit_test(copies_of_boxes_name_where_the_box_begins),
         cmocka_unit_test(batches_name_each_copy),
