@@ -26,12 +26,13 @@ drops() {
 some="memory['remake_dropped'] > 5 and memory['remake_wanted'] > 5"
 early="$some and memory['remake_early'] > 0"
 
-plan 29
+plan 30
 check 'results of a chain of kernels' drops chain "$some"
 check 'results that are freed when they were read' drops training \
     "$some and memory['remake_early'] == 0 and memory['remake_wanted'] == memory['remake_dropped']"
 on_demand() { MICRODNN_MEMORY_POLICY=none && export MICRODNN_MEMORY_POLICY && drops "$@"; }
 check 'without a plan' on_demand training "$some"
+check 'results that unknown kernels read' drops others_read "$some"
 check 'a kernel that overwrites an input' drops kernel "$early"
 check 'a fill' drops memset "$early"
 check 'a copy from the host' drops copy "$early"

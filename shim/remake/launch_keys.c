@@ -31,6 +31,21 @@ mdnn_launch_key_t *mdnn_launch_key(const uint64_t hash[2], uint32_t operand_coun
     return key;
 }
 
+void mdnn_launch_key_refused(mdnn_launch_key_t *key)
+{
+    enum { FEWEST = 8, MOST_DOUBLINGS = 10 };
+    key->rest = (uint32_t)FEWEST << key->refusals;
+    key->refusals += key->refusals < MOST_DOUBLINGS;
+}
+
+bool mdnn_launch_key_rests(mdnn_launch_key_t *key)
+{
+    if (key->rest == 0)
+        return false;
+    key->rest--;
+    return true;
+}
+
 bool mdnn_launch_key_reads(const mdnn_launch_key_t *key, uint32_t operand)
 {
     return key->watches >= MDNN_REMAKE_WATCHES && !key->operands[operand].changed;

@@ -33,6 +33,8 @@ typedef struct mdnn_launch_key {
     /* Why launches of this key are not made again; MDNN_REMAKE_proven: nothing speaks against it. */
     mdnn_remake_outcome_t barred;
     double replay_us; /* 0: unknown */
+    /* How often watching or proving had no room; meanwhile so many occasions are passed over. */
+    uint32_t refusals, rest;
     /* Results that were dropped, and made again because an input was to change; and those that were wanted. */
     _Atomic uint32_t early, wanted;
     uint32_t operand_count;
@@ -41,6 +43,11 @@ typedef struct mdnn_launch_key {
 
 /* The key's entry, which lives as long as the process. NULL: too many, or memory is short. *is_new. */
 mdnn_launch_key_t *mdnn_launch_key(const uint64_t hash[2], uint32_t operand_count, bool *is_new);
+/* Watching or proving a launch of the key had no room. To find that out again takes time, so the next occasions are passed
+ * over, more of them each time. */
+void mdnn_launch_key_refused(mdnn_launch_key_t *key);
+/* Whether this occasion is one of these. */
+bool mdnn_launch_key_rests(mdnn_launch_key_t *key);
 /* Whether launches of the key only read the operand. */
 bool mdnn_launch_key_reads(const mdnn_launch_key_t *key, uint32_t operand);
 bool mdnn_launch_key_is_proven(const mdnn_launch_key_t *key, uint32_t operand);

@@ -97,6 +97,13 @@ void mdnn_made_value_written(mdnn_made_value_t *value, mdnn_recipe_t *recipe,
     value->judged = false;
 }
 
+void mdnn_made_value_made_by(mdnn_made_value_t *value, const mdnn_recipe_t *recipe,
+                             uint32_t operand)
+{
+    value->maker = recipe && operand < recipe->operand_count ? recipe->key : NULL;
+    value->maker_operand = operand;
+}
+
 mdnn_remake_outcome_t mdnn_recipe_is_ready(const mdnn_memory_t *memory, const mdnn_recipe_t *recipe)
 {
     for (uint32_t i = 0; i < recipe->operand_count; i++) {

@@ -34,7 +34,10 @@ void mdnn_recipe_drop(mdnn_recipe_t *recipe); /* accepts NULL */
 typedef struct mdnn_made_value {
     uint64_t start; /* 0: the place is empty */
     uint64_t number, bytes, version;
-    uint64_t departures;   /* of the range, when the content was made */
+    uint64_t departures; /* of the range, when the content was made, or may have been written */
+    mdnn_launch_key_t
+        *maker; /* of the last launch that is known to have written it; NULL: something else did */
+    uint32_t maker_operand;
     mdnn_recipe_t *recipe; /* NULL: there is none, for this reason: */
     mdnn_remake_outcome_t why;
     bool judged; /* an operation has named this content */
@@ -46,6 +49,9 @@ mdnn_made_value_t *mdnn_made_value(const mdnn_memory_t *memory, uint64_t address
 /* Its content is new. `recipe` may be NULL; it gets one more reference. */
 void mdnn_made_value_written(mdnn_made_value_t *value, mdnn_recipe_t *recipe,
                              mdnn_remake_outcome_t why);
+/* Notes which launch that was, whatever else may be named later that perhaps only reads it. `recipe` may be NULL. */
+void mdnn_made_value_made_by(mdnn_made_value_t *value, const mdnn_recipe_t *recipe,
+                             uint32_t operand);
 /* Whether all that the recipe names is as it was: proven, input_changed or input_gone. */
 mdnn_remake_outcome_t mdnn_recipe_is_ready(const mdnn_memory_t *memory,
                                            const mdnn_recipe_t *recipe);

@@ -99,6 +99,8 @@ static mdnn_remake_outcome_t prove(mdnn_virtual_device_t *device, uint64_t numbe
         return MDNN_REMAKE_learning;
     if (!may)
         return MDNN_REMAKE_not_alone;
+    if (mdnn_launch_key_rests(key))
+        return MDNN_REMAKE_no_room;
     mdnn_stream_point_t end;
     const mdnn_remake_outcome_t outcome =
         mdnn_prove(device, number, recipe, operand, may_drop(), &end);
@@ -106,6 +108,8 @@ static mdnn_remake_outcome_t prove(mdnn_virtual_device_t *device, uint64_t numbe
         state.proof_end = end;
     if (outcome == MDNN_REMAKE_failed)
         key->barred = outcome;
+    else if (outcome == MDNN_REMAKE_no_room)
+        mdnn_launch_key_refused(key);
     return outcome == MDNN_REMAKE_proven ? MDNN_REMAKE_learning : outcome;
 }
 
@@ -129,17 +133,15 @@ static mdnn_remake_outcome_t judge(mdnn_virtual_device_t *device, uint64_t numbe
                : ready;
 }
 
-/* Contents like this one are worth dropping: it has left by a copy since it was made. */
+/* Contents like this one are worth dropping: it has left by a copy since it was made, or since a kernel may have written it
+ * which perhaps only read it. */
 static void note_departure(const mdnn_virtual_device_t *device, const mdnn_made_value_t *value)
 {
-    const mdnn_recipe_t *const recipe = value->recipe;
-    if (!may_drop() || !recipe ||
-        mdnn_memory_departures(device->memory, value->start) == value->departures)
+    if (!may_drop() || !value->maker ||
+        mdnn_memory_departures(device->memory, value->start) == value->departures ||
+        !mdnn_launch_key_is_proven(value->maker, value->maker_operand))
         return;
-    const uint32_t operand = operand_at(recipe, value->start);
-    if (!mdnn_launch_key_is_proven(recipe->key, operand))
-        return;
-    recipe->key->operands[operand].wanted = true;
+    value->maker->operands[value->maker_operand].wanted = true;
     mdnn_drops_want();
 }
 
@@ -261,10 +263,13 @@ static void record(flight_t *flight, const mdnn_virtual_operation_t *operation)
 
 static void watch(flight_t *flight)
 {
-    const mdnn_launch_key_t *const key = flight->recipe->key;
-    if (key->barred == MDNN_REMAKE_proven && key->watches + key->watching < MDNN_REMAKE_WATCHES)
-        flight->scratch =
-            mdnn_watch_begin(flight->device, flight->number, flight->recipe, may_drop());
+    mdnn_launch_key_t *const key = flight->recipe->key;
+    if (key->barred != MDNN_REMAKE_proven || key->watches + key->watching >= MDNN_REMAKE_WATCHES ||
+        mdnn_launch_key_rests(key))
+        return;
+    flight->scratch = mdnn_watch_begin(flight->device, flight->number, flight->recipe, may_drop());
+    if (flight->scratch == 0)
+        mdnn_launch_key_refused(key);
 }
 
 /* ---- around an operation ---- */
@@ -378,6 +383,8 @@ static void note_writes(const flight_t *flight, const mdnn_virtual_operation_t *
         if (!value || reads)
             continue;
         mdnn_made_value_written(value, recipe, why);
+        if (recipe || names[i].role == MDNN_USE_WRITE)
+            mdnn_made_value_made_by(value, recipe, operand);
         value->departures = mdnn_memory_departures(flight->device->memory, value->start);
     }
 }

@@ -236,6 +236,18 @@ static void run_chain(const char *kernel, bool freed, between_t between, within_
     }
 }
 
+/* As a library's kernel, this one is not made again, and nobody knows that it only reads the content. */
+static void read_by_others(chain_t *chain, int made)
+{
+    CUfunction function;
+    uint32_t k = 3;
+    uint64_t none = 0;
+    void *parameters[] = {&chain->gradients[1], &chain->x[made], &none, &k};
+    CHECK(cuModuleGetFunction(&function, module, "map") == CUDA_SUCCESS);
+    CHECK(cuLaunchCooperativeKernel(function, blocks, 1, 1, 256, 1, 1, 0, first, parameters) ==
+          CUDA_SUCCESS);
+}
+
 static void training(void)
 {
     run_chain("map", true, NULL, NULL);
@@ -687,6 +699,7 @@ static const struct {
     within_t within;
 } chains[] = {{"chain", false, NULL, NULL},
               {"training", true, NULL, NULL},
+              {"others_read", true, NULL, read_by_others},
               {"kernel", true, write_by_kernel, NULL},
               {"memset", true, write_by_memset, NULL},
               {"copy", true, write_by_copy, NULL},
