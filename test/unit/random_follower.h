@@ -22,7 +22,8 @@ static struct {
     uint64_t birth_bytes;             /* of the one range that is new soon; 0: any are */
     bool small_birth;                 /* before it, a small one is */
     uint64_t aside_bytes;
-    uint64_t keep;                 /* of each that leaves; bytes */
+    uint64_t keep;   /* of each that leaves; bytes */
+    uint32_t leaver; /* the only one that leaves, from 1 on in the order of birth; 0: any do */
     void *owners[FOLLOWER_RANGES]; /* NULL: dead */
     uint64_t bytes[FOLLOWER_RANGES];
     uint32_t count;
@@ -104,7 +105,8 @@ void mdnn_follower_record(mdnn_follower_t *follower, const mdnn_history_operatio
     advisor.workspace_bytes = operation->workspace_bytes;
     advisor.sequence++;
     for (uint32_t i = 0; i < advisor.count; i++) {
-        if (advisor.owners[i] && one_in(advisor.leave))
+        const bool may_leave = advisor.leaver == 0 || advisor.leaver == i + 1;
+        if (advisor.owners[i] && may_leave && one_in(advisor.leave))
             advisor.leaving[leave++] =
                 (mdnn_advised_t){advisor.owners[i], some_of(i, advisor.keep)};
         if (advisor.owners[i] && one_in(advisor.back))
