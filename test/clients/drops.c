@@ -3,7 +3,6 @@
  * library. Run by test/drops.sh; needs the simulated GPU, since the kernels have no code.
  *
  *   drops PROGRAM [SEED COUNT] */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,14 +13,11 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "test/clients/check.h"
-#include "test/sim/sim.h"
+#include "test/clients/named_kernels.h"
 
 enum { WORDS = 512 << 10, BYTES = 4 * WORDS, SMALL = 4096, LAYERS = 8, ITERATIONS = 12 };
 
 /* ---- kernels: (out, in, other, k) ---- */
-
-static const sim_api_t *simulator;
 
 typedef struct arrays {
     uint32_t *out, *in, *other;
@@ -95,45 +91,10 @@ static void run_stamp(void *const *parameters)
         a.other[i] = 7 * a.in[i] + a.k;
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void *const *parameters);
-} bodies[] = {{"map", run_map},       {"back", run_back}, {"unsure", run_unsure},
-              {"secret", run_secret}, {"add", run_add},   {"stamp", run_stamp}};
+static const named_kernel_t bodies[] = {{"map", run_map},       {"back", run_back},
+                                        {"unsure", run_unsure}, {"secret", run_secret},
+                                        {"add", run_add},       {"stamp", run_stamp}};
 enum { BODIES = sizeof bodies / sizeof *bodies };
-
-static CUmodule load_module(void)
-{
-    CUmodule module;
-    char ptx[4096] = ".version 6.4\n.target sm_75\n.address_size 64\n";
-    for (int i = 0; i < BODIES; i++) {
-        strcat(ptx, ".visible .entry ");
-        strcat(ptx, bodies[i].name);
-        strcat(ptx, "(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 k)\n{\nret;\n}\n");
-    }
-    CHECK(cuModuleLoadData(&module, ptx) == CUDA_SUCCESS);
-    return module;
-}
-
-static CUmodule module;
-
-static void load_kernels(void)
-{
-    static const sim_kernel_parameter_t parameters[] = {{0, 8}, {8, 8}, {16, 8}, {24, 4}};
-    static sim_kernel_t kernels[BODIES];
-    sim_api_function_t api;
-    void *const driver = dlopen("libcuda.so.1", RTLD_LAZY);
-    CHECK(driver);
-    *(void **)(void *)&api = dlsym(driver, "sim_api");
-    CHECK(api);
-    simulator = api();
-    for (int i = 0; i < BODIES; i++) {
-        kernels[i] = (sim_kernel_t){bodies[i].name, 4, parameters, bodies[i].run};
-        simulator->function(&kernels[i]);
-    }
-    CUDA(cudaFree(NULL));
-    module = load_module();
-}
 
 /* Launches of other shapes are of other kinds, which no proof is of yet. */
 static unsigned blocks = 64;
@@ -141,11 +102,7 @@ static unsigned blocks = 64;
 static void launch(const char *name, cudaStream_t stream, void *out, const void *in,
                    const void *other, uint32_t k)
 {
-    CUfunction function;
-    void *parameters[] = {&out, (void *)&in, (void *)&other, &k};
-    CHECK(cuModuleGetFunction(&function, module, name) == CUDA_SUCCESS);
-    CHECK(cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, stream, parameters, NULL) ==
-          CUDA_SUCCESS);
+    launch_shaped(name, blocks, stream, out, in, other, k);
 }
 
 /* ---- the program ---- */
@@ -180,15 +137,6 @@ static void set_input(void *memory, uint32_t value)
         host[i] = i * 2654435761U + value;
     CUDA(cudaMemcpyAsync(memory, host, BYTES, cudaMemcpyHostToDevice, first));
     CUDA(cudaStreamSynchronize(first));
-}
-
-static void follow(cudaStream_t stream, cudaStream_t other)
-{
-    cudaEvent_t event;
-    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    CUDA(cudaEventRecord(event, other));
-    CUDA(cudaStreamWaitEvent(stream, event, 0));
-    CUDA(cudaEventDestroy(event));
 }
 
 /* x[0] is given, x[i + 1] is made of x[i]; a backward pass reads them in the opposite order. Between the passes
@@ -434,7 +382,7 @@ static void unload(chain_t *chain)
         return;
     CUDA(cudaStreamSynchronize(first));
     CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
-    module = load_module();
+    module = load_module(bodies, BODIES);
 }
 
 /* ---- kernels that are not what they seem ---- */
@@ -515,7 +463,7 @@ static void reset(void)
         run_chain("map", false, NULL, NULL);
         CUDA(cudaDeviceReset());
         CUDA(cudaFree(NULL));
-        module = load_module();
+        module = load_module(bodies, BODIES);
         CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
         CUDA(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
         CUDA(cudaHostAlloc((void **)&host, BYTES, cudaHostAllocPortable));
@@ -752,7 +700,7 @@ static void run(const char *program)
 int main(int argc, char **argv)
 {
     CHECK(argc >= 2);
-    load_kernels();
+    load_kernels(bodies, BODIES);
     CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
     CUDA(cudaHostAlloc((void **)&host, BYTES, cudaHostAllocPortable));

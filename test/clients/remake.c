@@ -3,7 +3,6 @@
  * kernels have no code.
  *
  *   remake PROGRAM */
-#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,14 +12,11 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-#include "test/clients/check.h"
-#include "test/sim/sim.h"
+#include "test/clients/named_kernels.h"
 
 enum { WORDS = 384 << 10, BYTES = 4 * WORDS, SMALL = 4096, ITERATIONS = 14 };
 
 /* ---- kernels: (out, in, extra, k) ---- */
-
-static const sim_api_t *simulator;
 
 typedef struct arrays {
     uint32_t *out, *in, *extra; /* extra: SMALL bytes, unless the kernel says otherwise */
@@ -165,58 +161,18 @@ static void run_offset(void *const *parameters)
         other[0] = 3 * other[0] + 1;
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void *const *parameters);
-} bodies[] = {{"map", run_map},       {"clamp", run_clamp},
-              {"add", run_add},       {"leave_one", run_leave_one},
-              {"vary", run_vary},     {"workspace", run_workspace},
-              {"count", run_count},   {"statistics", run_statistics},
-              {"seldom", run_seldom}, {"offset", run_offset},
-              {"either", run_either}};
+static const named_kernel_t bodies[] = {{"map", run_map},       {"clamp", run_clamp},
+                                        {"add", run_add},       {"leave_one", run_leave_one},
+                                        {"vary", run_vary},     {"workspace", run_workspace},
+                                        {"count", run_count},   {"statistics", run_statistics},
+                                        {"seldom", run_seldom}, {"offset", run_offset},
+                                        {"either", run_either}};
 enum { BODIES = sizeof bodies / sizeof *bodies };
-
-static CUmodule load_module(void)
-{
-    CUmodule module;
-    char ptx[4096] = ".version 6.4\n.target sm_75\n.address_size 64\n";
-    for (int i = 0; i < BODIES; i++) {
-        strcat(ptx, ".visible .entry ");
-        strcat(ptx, bodies[i].name);
-        strcat(ptx, "(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 k)\n{\nret;\n}\n");
-    }
-    CHECK(cuModuleLoadData(&module, ptx) == CUDA_SUCCESS);
-    return module;
-}
-
-static CUmodule module;
-
-static void load_kernels(void)
-{
-    static const sim_kernel_parameter_t parameters[] = {{0, 8}, {8, 8}, {16, 8}, {24, 4}};
-    static sim_kernel_t kernels[BODIES];
-    sim_api_function_t api;
-    void *const driver = dlopen("libcuda.so.1", RTLD_LAZY);
-    CHECK(driver);
-    *(void **)(void *)&api = dlsym(driver, "sim_api");
-    CHECK(api);
-    simulator = api();
-    for (int i = 0; i < BODIES; i++) {
-        kernels[i] = (sim_kernel_t){bodies[i].name, 4, parameters, bodies[i].run};
-        simulator->function(&kernels[i]);
-    }
-    CUDA(cudaFree(NULL));
-    module = load_module();
-}
 
 static void launch(const char *name, cudaStream_t stream, void *out, const void *in,
                    const void *extra, uint32_t k)
 {
-    CUfunction function;
-    void *parameters[] = {&out, (void *)&in, (void *)&extra, &k};
-    CHECK(cuModuleGetFunction(&function, module, name) == CUDA_SUCCESS);
-    CHECK(cuLaunchKernel(function, 64, 1, 1, 256, 1, 1, 0, stream, parameters, NULL) ==
-          CUDA_SUCCESS);
+    launch_shaped(name, 64, stream, out, in, extra, k);
 }
 
 /* ---- the program ---- */
@@ -254,15 +210,6 @@ static void set_word(void *memory, uint32_t value)
 {
     CUDA(cudaMemcpyAsync(memory, &value, sizeof value, cudaMemcpyHostToDevice, first));
     CUDA(cudaStreamSynchronize(first));
-}
-
-static void follow(cudaStream_t stream, cudaStream_t other)
-{
-    cudaEvent_t event;
-    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    CUDA(cudaEventRecord(event, other));
-    CUDA(cudaStreamWaitEvent(stream, event, 0));
-    CUDA(cudaEventDestroy(event));
 }
 
 /* y is made of x by the kernel, and read by another one. */
@@ -353,7 +300,7 @@ static void unload(void)
 {
     void *const x = allocate(BYTES), *const y = allocate(BYTES), *const z = allocate(BYTES);
     for (uint32_t i = 0; i < ITERATIONS; i++) {
-        CUmodule const other = load_module();
+        CUmodule const other = load_module(bodies, BODIES);
         set_input(x, i);
         launch("map", first, y, x, NULL, 17);
         if (i >= 5)
@@ -415,7 +362,7 @@ static void reset(void)
         one_kernel("map", false);
         CUDA(cudaDeviceReset());
         CUDA(cudaFree(NULL));
-        module = load_module();
+        module = load_module(bodies, BODIES);
         CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
         CUDA(cudaHostAlloc((void **)&host, BYTES, cudaHostAllocPortable));
     }
@@ -437,7 +384,7 @@ static void context(void)
         }
         CUmodule const ours = module;
         CHECK(cuCtxCreate(&own, NULL, 0, 0) == CUDA_SUCCESS);
-        module = load_module();
+        module = load_module(bodies, BODIES);
         CHECK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
         launch("map", first, y, x, NULL, 17);
         CHECK(cuStreamSynchronize(first) == CUDA_SUCCESS);
@@ -524,7 +471,7 @@ static void run(const char *program)
 int main(int argc, char **argv)
 {
     CHECK(argc == 2);
-    load_kernels();
+    load_kernels(bodies, BODIES);
     CUDA(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
     CUDA(cudaHostAlloc((void **)&host, BYTES, cudaHostAllocPortable));
