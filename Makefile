@@ -85,11 +85,9 @@ all: $(ALL)
 
 $(CORE_OBJECTS) $(TOOL_CORE_OBJECTS) $(SHIM_OBJECTS): PIC := -fPIC -fvisibility=hidden -fno-semantic-interposition
 $(SHIM_OBJECTS): BASE_CFLAGS += $(CUDA_CFLAGS)
-# Threads of the program may have small stacks. Sanitizers and coverage need more; least_wait() of certificate.c is the
-# one exception left.
+# Threads of the program may have small stacks. Sanitizers and coverage need more.
 FRAME := $(if $(SANITIZE),,-Wframe-larger-than=10240)
 $(CORE_OBJECTS) $(SHIM_OBJECTS): BASE_CFLAGS += $(FRAME)
-$(B)/obj/offload/plan/certificate.o: FRAME :=
 
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)

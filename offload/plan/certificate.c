@@ -27,9 +27,10 @@ typedef struct certificate {
     int32_t begins[CUTS], ends[CUTS];
     uint32_t begin_count, end_count;
     amounts_t bytes[CUTS + 1][CUTS + 1];
-    amounts_t all_bytes; /* of all gaps around the place */
-    double always_bytes; /* of gaps without a use, which may be away without a copy */
-    int32_t *positions;  /* scratch: of gap_count */
+    amounts_t below[CUTS + 1]; /* scratch: sums of rows, by column; too large for a stack */
+    amounts_t all_bytes;       /* of all gaps around the place */
+    double always_bytes;       /* of gaps without a use, which may be away without a copy */
+    int32_t *positions;        /* scratch: of gap_count */
     struct window {
         uint32_t first, last; /* the waits before these operations, and those between, */
         double wait_us;       /* are at least so long together */
@@ -218,14 +219,14 @@ static double in_bytes(const certificate_t *certificate, uint32_t y, uint32_t pl
 /* The least Wb + Wa with which `missing` bytes can be away at the place, which takes `own_us`. A cut counts the link out
  * behind x (the last x: not), the link in before y (0: not), and the gaps that neither counts: those that begin before x
  * and end behind y. */
-static double least_wait(const certificate_t *certificate, uint32_t place, double missing,
-                         double own_us)
+static double least_wait(certificate_t *certificate, uint32_t place, double missing, double own_us)
 {
     /* What is away when the operation begins may come back while it runs, and others leave meanwhile. */
     const double meanwhile = own_us * fmin(certificate->out_rate, certificate->in_rate);
     const uint32_t xs = certificate->begin_count, ys = certificate->end_count;
-    amounts_t below[CUTS + 1] = {{{0}}}; /* by column: of rows before x */
+    amounts_t *const below = certificate->below; /* of rows before x */
     double out_alone = 0, in_alone = 0, both = 0;
+    memset(below, 0, (ys + 1) * sizeof *below);
     for (uint32_t x = 1; x <= xs + 1; x++) {
         for (uint32_t y = 0; y <= ys; y++)
             add(&below[y], &certificate->bytes[x - 1][y]);
