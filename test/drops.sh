@@ -52,7 +52,7 @@ check 'code that is unloaded' drops unload "$early"
 check 'an input that a kernel has changed in between' drops input "memory['remake_refused'] > 3"
 check 'a result that a kernel has changed in between' drops result "memory['remake_refused'] > 3"
 check 'launches with another result' drops two_results "memory['remake_keys_proven'] == 1 and memory['remake_dropped'] == 0"
-check 'more launches in a row than are made again at once' drops deep "$some and memory['out_bytes'] > 100 * $mebibyte"
+check 'more launches in a row than are made again at once' drops deep "$some"
 resets() { # with dropped contents; the statistics do not show the device any more
     wanted=$("$client" reset) && found=$(under $((14 * mebibyte)) "$client" reset) && [ "$found" = "$wanted" ] && said_nothing
 }

@@ -412,23 +412,25 @@ static void unsure(void)
 static void two_results(void)
 {
     void *x[LAYERS + 1], *stamps[LAYERS], *gradient = allocate(BYTES);
-    for (int i = 0; i <= LAYERS; i++)
-        x[i] = allocate(BYTES);
-    for (int i = 0; i < LAYERS; i++)
+    x[0] = allocate(BYTES);
+    for (int i = 0; i < LAYERS; i++) {
         stamps[i] = allocate(BYTES);
-    for (int i = 0; i < LAYERS; i++)
         CUDA(cudaMemsetAsync(stamps[i], 0, BYTES, first));
+    }
     for (uint32_t iteration = 0; iteration < ITERATIONS; iteration++) {
-        const bool late = iteration >= ITERATIONS - 4;
         moment = iteration < 4 ? iteration + 1 : 4;
         set_input(x[0], iteration);
-        for (int i = 0; i < LAYERS; i++)
+        for (int i = 0; i < LAYERS; i++) {
+            x[i + 1] = allocate(BYTES);
             launch("stamp", first, stamps[i], x[i], x[i + 1], 17);
+        }
         CUDA(cudaStreamSynchronize(first));
-        moment += late;
+        moment += iteration >= ITERATIONS - 4;
         CUDA(cudaMemsetAsync(gradient, 1, BYTES, first));
-        for (int i = LAYERS; i > 0; i--)
+        for (int i = LAYERS; i > 0; i--) {
             launch("add", first, gradient, x[i], NULL, 0);
+            CUDA(cudaFreeAsync(x[i], first));
+        }
         read_back(gradient);
         for (int i = 0; i < LAYERS; i++)
             read_back(stamps[i]);
