@@ -26,7 +26,7 @@ drops() {
 some="memory['remake_dropped'] > 5 and memory['remake_wanted'] > 5"
 early="$some and memory['remake_early'] > 0"
 
-plan 30
+plan 32
 check 'results of a chain of kernels' drops chain "$some"
 check 'results that are freed when they were read' drops training \
     "$some and memory['remake_early'] == 0 and memory['remake_wanted'] == memory['remake_dropped']"
@@ -52,6 +52,8 @@ check 'code that is unloaded' drops unload "$early"
 check 'an input that a kernel has changed in between' drops input "memory['remake_refused'] > 3"
 check 'a result that a kernel has changed in between' drops result "memory['remake_refused'] > 3"
 check 'launches with another result' drops two_results "memory['remake_keys_proven'] == 1 and memory['remake_dropped'] == 0"
+check 'larger results of a kernel that writes as much as before' drops larger "memory['remake_dropped'] > 5"
+check 'an input in a pool of the program' drops own_pool "memory['remake_dropped'] == 0 and memory['remake_host_memory'] > 5"
 check 'more launches in a row than are made again at once' drops deep "$some"
 resets() { # with dropped contents; the statistics do not show the device any more
     wanted=$("$client" reset) && found=$(under $((14 * mebibyte)) "$client" reset) && [ "$found" = "$wanted" ] && said_nothing

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
 #include "shim/real/operation_key.h"
 #include "shim/remake/varying_words.h"
 #include "shim/vmem/launch_scan.h"
@@ -185,8 +186,22 @@ typedef struct walk {
     bool numbers; /* count; otherwise the key is the family's */
     mdnn_word_family_t *family;
     uint32_t place; /* of the next word that is no address */
+    bool other_memory;
     uint64_t *key;
 } walk_t;
+
+/* An address of the program's other memory: a pool of its own, say, handles of cuMemCreate, or the host's. Nobody would
+ * notice that such an input changes. */
+static bool is_other_memory(uint64_t word)
+{
+    const uint64_t lowest = UINT64_C(1) << 40, highest = UINT64_C(1) << 47;
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    unsigned type;
+    return word >= lowest && word < highest && !MDNN_FAULT(OTHER_MEMORY_IS_A_NUMBER) &&
+           (!driver->cuPointerGetAttribute ||
+            driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, word) ==
+                CUDA_SUCCESS);
+}
 
 static void add_number(walk_t *walk, uint32_t number)
 {
@@ -215,6 +230,8 @@ static void add_parameter(walk_t *walk, const char *bytes, size_t count)
             at += sizeof word;
             continue;
         }
+        if (walk->numbers && at % sizeof word == 0)
+            walk->other_memory = walk->other_memory || is_other_memory(word);
         const size_t part = count - at < sizeof half ? count - at : sizeof half;
         memcpy(&half, bytes + at, part);
         add_number(walk, half);
@@ -254,7 +271,7 @@ static void add_launch(walk_t *walk, const mdnn_recorded_launch_t *launch)
                       layout->parameter_bytes[i]);
 }
 
-void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
+bool mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
                               void *context, uint64_t key[2])
 {
     uint64_t of_family[2];
@@ -266,4 +283,5 @@ void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_op
                     .family = mdnn_word_family(of_family),
                     .key = key};
     add_launch(&walk, launch);
+    return !walk.other_memory;
 }

@@ -22,8 +22,9 @@ CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
 typedef bool (*mdnn_find_operand_t)(void *context, uint64_t word, uint32_t *operand,
                                     uint64_t *offset);
 /* Calls `find` for each word that may be an address, in order. The key is a hash of the kernel, the shape of the launch,
- * and its parameters with such words replaced by their operands, so it is the same in each iteration. */
-void mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
+ * and its parameters with such words replaced by their operands, so it is the same in each iteration. false: the launch uses
+ * memory that is not virtual. */
+bool mdnn_recorded_launch_key(const mdnn_recorded_launch_t *launch, mdnn_find_operand_t find,
                               void *context, uint64_t key[2]);
 
 #endif

@@ -6,6 +6,7 @@
 #include "config/fault.h"
 #include "shim/real/failure.h"
 #include "shim/real/loaded_object.h"
+#include "shim/real/operation_key.h"
 #include "shim/real/process.h"
 #include "shim/remake/drops.h"
 #include "shim/remake/proof.h"
@@ -255,9 +256,16 @@ static void record(flight_t *flight, const mdnn_virtual_operation_t *operation)
         operation->launch->attribute_count > 0 ? MDNN_REMAKE_cooperative : MDNN_REMAKE_unknown;
     if (!launch)
         return;
-    mdnn_recorded_launch_key(launch, find_operand, &list, key);
+    if (!mdnn_recorded_launch_key(launch, find_operand, &list, key)) {
+        mdnn_recorded_launch_free(launch);
+        flight->why = MDNN_REMAKE_host_memory;
+        return;
+    }
     add_names(&list, operation);
     key[0] += state.code; /* other code may have the same names */
+    /* A kernel may write all of one range and a part of a larger one. */
+    for (uint32_t i = 0; i < list.count && !MDNN_FAULT(SIZES_ARE_ALL_THE_SAME); i++)
+        key[0] = mdnn_driver_hash(key[0], list.operands[i].bytes);
     flight->recipe = make_recipe(launch, &list, key);
 }
 

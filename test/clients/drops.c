@@ -294,10 +294,11 @@ static void free_results(chain_t *chain)
     }
 }
 
+/* Every other content changes before what is made of it is wanted. */
 static void write_in_vain(chain_t *chain)
 {
-    if (chain->iteration >= 3)
-        launch("add", first, chain->x[0], chain->gradients[0], NULL, 1);
+    for (int i = 0; chain->iteration >= 3 && i < LAYERS; i += 2)
+        launch("add", first, chain->x[i], chain->gradients[0], NULL, 1);
 }
 
 /* ---- other ways to the content ---- */
@@ -405,6 +406,58 @@ static void unsure(void)
 {
     after = ITERATIONS / 2 * LAYERS;
     run_chain("unsure", true, NULL, NULL);
+}
+
+/* Results of the same kernel are first as large as what it writes, then twice as large. */
+static void larger(void)
+{
+    char *x[LAYERS + 1];
+    void *const gradient = allocate(BYTES);
+    x[0] = allocate(BYTES);
+    for (uint32_t i = 0; i < ITERATIONS; i++) {
+        const size_t bytes = i < ITERATIONS - 3 ? BYTES : 2 * BYTES;
+        set_input(x[0], i);
+        for (int k = 1; k <= LAYERS; k++) {
+            x[k] = allocate(bytes);
+            CUDA(cudaMemsetAsync(x[k], 7, bytes, first));
+            launch("map", first, x[k], x[k - 1], NULL, 17);
+        }
+        CUDA(cudaMemsetAsync(gradient, 1, BYTES, first));
+        for (int k = LAYERS; k > 0; k--) {
+            launch("add", first, gradient, x[k] + bytes - BYTES, NULL, 0);
+            CUDA(cudaFreeAsync(x[k], first));
+        }
+        read_back(gradient);
+    }
+}
+
+/* The input lies in a pool of the program's own, whose memory is not virtual, and changes before results are read. */
+static void own_pool(void)
+{
+    const struct cudaMemPoolProps properties = {.allocType = cudaMemAllocationTypePinned,
+                                                .location = {.type = cudaMemLocationTypeDevice}};
+    void *x[LAYERS], *input, *const gradient = allocate(BYTES);
+    cudaMemPool_t pool;
+    CUDA(cudaMemPoolCreate(&pool, &properties));
+    CUDA(cudaMallocFromPoolAsync(&input, BYTES, pool, first));
+    for (uint32_t i = 0; i < ITERATIONS; i++) {
+        set_input(input, i);
+        for (uint32_t k = 0; k < LAYERS; k++) {
+            x[k] = allocate(BYTES);
+            launch("map", first, x[k], input, NULL, 17 + k);
+        }
+        if (i >= ITERATIONS - 4)
+            CUDA(cudaMemsetAsync(input, 3, BYTES, first));
+        CUDA(cudaMemsetAsync(gradient, 1, BYTES, first));
+        for (int k = LAYERS; k-- > 0;) {
+            launch("add", first, gradient, x[k], NULL, 0);
+            CUDA(cudaFreeAsync(x[k], first));
+        }
+        read_back(gradient);
+    }
+    CUDA(cudaFreeAsync(input, first));
+    CUDA(cudaStreamSynchronize(first));
+    CUDA(cudaMemPoolDestroy(pool));
 }
 
 /* From the fifth iteration on, the launches write into their other results what is there already, so all that they name
@@ -683,10 +736,9 @@ static const struct {
 static const struct {
     const char *name;
     void (*run)(void);
-} programs[] = {{"unsure", unsure},
-                {"two_results", two_results},
-                {"deep", deep},
-                {"reset", reset},
+} programs[] = {{"unsure", unsure},  {"two_results", two_results},
+                {"larger", larger},  {"own_pool", own_pool},
+                {"deep", deep},      {"reset", reset},
                 {"threads", threads}};
 
 static void run(const char *program)
