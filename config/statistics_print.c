@@ -87,11 +87,15 @@ static mdnn_statistics_name_t counter_name(const record_t *record, uint32_t inde
     return name;
 }
 
+/* The process may count on, in exit handlers or because it is not over yet. */
 static uint64_t counter_value(const record_t *record, uint32_t index)
 {
     uint64_t value;
-    memcpy(&value, record->data + record->header.counters_offset + (uint64_t)index * sizeof value,
-           sizeof value);
+    const void *const at =
+        record->data + record->header.counters_offset + (uint64_t)index * sizeof value;
+    if ((uintptr_t)at % sizeof value == 0)
+        return __atomic_load_n((const uint64_t *)at, __ATOMIC_RELAXED);
+    memcpy(&value, at, sizeof value);
     return value;
 }
 

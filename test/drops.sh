@@ -5,23 +5,16 @@
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=test/budget.sh
 . "$(dirname "$0")/budget.sh"
+# shellcheck source=test/made_again.sh
+. "$(dirname "$0")/made_again.sh"
 client=$MDNN_BUILD/test/clients/drops
 MICRODNN_MEMORY_REMAKE=checked
 export MICRODNN_MEMORY_REMAKE
 
-# drops "PROGRAM [SEED COUNT]" EXPRESSION [MIB]: the same sum with and without the library, and what the statistics must
-# say
+# drops "PROGRAM [SEED COUNT]" EXPRESSION [MIB]
 drops() {
     # shellcheck disable=SC2086 # several arguments
-    wanted=$("$client" $1) || { echo "wrong by itself"; return 1; }
-    for seed in $(few 1 '1 2 3 4 5'); do
-        # shellcheck disable=SC2086
-        found=$(export MICRODNN_SIM_SEED="$seed" && under $((${3:-14} * mebibyte)) "$client" $1) ||
-            { echo "seed $seed: $?"; cat "$log"; return 1; }
-        [ "$found" = "$wanted" ] || { echo "seed $seed: $found, not $wanted"; return 1; }
-        holds "$in_budget and memory['refused'] == 0 and memory['remake_lost'] == 0 and ($2)" && said_nothing ||
-            { echo "seed $seed"; cat "$log"; return 1; }
-    done
+    as_alone "${3:-14}" "memory['remake_lost'] == 0 and ($2)" "$client" $1
 }
 some="memory['remake_dropped'] > 5 and memory['remake_wanted'] > 5"
 early="$some and memory['remake_early'] > 0"

@@ -5,18 +5,14 @@
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=test/budget.sh
 . "$(dirname "$0")/budget.sh"
+# shellcheck source=test/made_again.sh
+. "$(dirname "$0")/made_again.sh"
 remake=$MDNN_BUILD/test/clients/remake
 
-# proves PROGRAM EXPRESSION [MIB]: the same sum with and without the library, and what the statistics must say
+# proves PROGRAM EXPRESSION [MIB]
 proves() {
-    wanted=$("$remake" "$1") || { echo "wrong by itself"; return 1; }
-    for seed in $(few 1 '1 2 3 4'); do
-        found=$(export MICRODNN_MEMORY_REMAKE=prove MICRODNN_SIM_SEED="$seed" && under $((${3:-64} * mebibyte)) "$remake" "$1") ||
-            { echo "seed $seed: $?"; cat "$log"; return 1; }
-        [ "$found" = "$wanted" ] || { echo "seed $seed: $found, not $wanted"; return 1; }
-        holds "$in_budget and memory['refused'] == 0 and memory['out_bytes'] == 0 and ($2)" && said_nothing ||
-            { echo "seed $seed"; cat "$log"; return 1; }
-    done
+    MICRODNN_MEMORY_REMAKE=prove && export MICRODNN_MEMORY_REMAKE
+    as_alone "${3:-64}" "memory['out_bytes'] == 0 and ($2)" "$remake" "$1"
 }
 
 # The kernel in question is the first of two; the other one, which reads its result, can always be proven.

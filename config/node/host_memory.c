@@ -48,8 +48,8 @@ static uint64_t scope_of(const char *file)
     return stat(file, &found) == 0 ? (uint64_t)found.st_ino ^ (uint64_t)found.st_dev << 48 : 0;
 }
 
-/* No path is on the stack, which may be a small thread's. The limit of a group and all groups around it. In a container the path may be the host's, which
- * does not exist there: then only the mount's own limit counts. `path` is cut. */
+/* The limit of a group and all groups around it. In a container the path may be the host's, which does not exist there:
+ * then only the mount's own limit counts. `path` is cut. No path is on the stack, which may be a small thread's. */
 static void add_groups(const char *mount, char *path, const char *name, mdnn_node_limits_t *limits)
 {
     for (char *cut = path;; *cut = '\0') {

@@ -36,8 +36,8 @@ typedef struct mdnn_node_limits {
 
 /* Opens the registry in `folder`, and creates it if it is not there. The process's entry holds the scopes of `limits`.
  * It opens, maps and closes files; nothing is open afterwards. UNSUPPORTED: the file belongs to somebody else. IO: a
- * file cannot be opened, read or mapped, for the reason in errno (0: none is known). OUT_OF_MEMORY: too many processes. The registry lives until the process
- * ends. */
+ * file cannot be opened, read or mapped, for the reason in errno (0: none is known). OUT_OF_MEMORY: too many processes.
+ * The registry lives until the process ends. */
 mdnn_status_t mdnn_node_registry_open(const char *folder, const mdnn_node_limits_t *limits,
                                       mdnn_node_registry_t **registry);
 /* Gives everything back. For tests. */

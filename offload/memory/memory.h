@@ -282,8 +282,8 @@ typedef struct mdnn_memory_operation {
     bool capturing;
     struct mdnn_memory_call *call; /* that it is a part of; NULL: of none */
     uint64_t time_token, began;    /* the mechanism's */
-    uint64_t
-        makes; /* the number of an allocation whose content this makes again; the mechanism's, too */
+    /* The number of an allocation whose content this makes again; the mechanism's, too. */
+    uint64_t makes;
     bool time_wanted;     /* by the plan follower */
     uint64_t named_bytes; /* the chunks of all that it names; the mechanism's, too */
 } mdnn_memory_operation_t;
@@ -396,7 +396,7 @@ mdnn_status_t mdnn_memory_set_aside_optional(mdnn_memory_t *memory, uint64_t byt
 void mdnn_memory_set_aside_all_the_same(mdnn_memory_t *memory, uint64_t bytes);
 void mdnn_memory_give_back(mdnn_memory_t *memory, uint64_t bytes);
 
-/* Contents that are dropped, and made again (docs/design/remaking.md). Where the caller has said how a content can be
+/* Contents that are dropped, and made again (docs/design/dropping.md). Where the caller has said how a content can be
  * made again, by a launch that reads other allocations, and both its hash and theirs are what they were when it was
  * made, the content is dropped when it leaves. It is made again before an operation that names it begins, before it
  * is pinned, and before an operation may write an input or an input is freed. So no caller can forget it.

@@ -5,12 +5,13 @@ microdnn."""
 import json
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import remake_proofs as proofs  # noqa: E402
+
 ITERATIONS, TIMED = 60, 15  # the last ones: plans are made and kinds of launches proven before
 GIB = 1 << 30
 COUNTS = ("out_bytes", "in_bytes", "remake_dropped_bytes", "remake_dropped", "remake_wanted", "remake_early", "remake_refused",
@@ -18,7 +19,6 @@ COUNTS = ("out_bytes", "in_bytes", "remake_dropped_bytes", "remake_dropped", "re
 
 
 def train(name, batch, side):
-    sys.path.insert(0, HERE)
     import packing_networks as networks
     import torch
     network = networks.Network(name, batch, side)
@@ -33,21 +33,10 @@ def train(name, batch, side):
 
 
 def run(options, network, budget=None, remake="off"):
-    """What the program printed, and the statistics of memory."""
-    environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MICRODNN_MEMORY_REMAKE": remake,
-                   "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "statistics")
-        launcher = [os.path.join(options.build, "microdnn"), "run", "--memory", str(budget), "--stats", "json", "--stats-file",
-                    path, "--"] if budget else []
-        done = subprocess.run([*launcher, sys.executable, os.path.abspath(__file__), *map(str, network)], check=True,
-                              capture_output=True, text=True, timeout=240, env=environment)
-        found = json.loads(done.stdout.strip().splitlines()[-1])
-        if budget:
-            with open(path, encoding="utf-8") as file:
-                memory = json.load(file)["memory"][0]
-            found["counts"] = {name: memory.get(name, 0) for name in COUNTS}
-    return found
+    """What the program printed, and what the library counted."""
+    environment = {"MICRODNN_MEMORY_REMAKE": remake, "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
+    found, memory = proofs.launch(options, __file__, network, environment, budget)
+    return {**found, "counts": {name: memory[name] for name in COUNTS}} if memory else found
 
 
 def bits_of(found, stock, again):

@@ -25,21 +25,27 @@ def train(name, batch, side, iterations):
     print(json.dumps({"losses": losses}))
 
 
-def run(options, network, iterations, budget=None, remake="prove"):
-    """The losses, and the statistics of memory (None for stock). Convolutions are the program's own, as they are in stock."""
-    worker = [sys.executable, os.path.abspath(__file__), *map(str, network), str(iterations)]
-    environment = {**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", "MICRODNN_MEMORY_REMAKE": remake,
-                   "MICRODNN_CONVOLUTION_POLICY": "off"}
+def launch(options, worker, arguments, environment, budget=None):
+    """What a worker printed, a line of JSON, and the library's statistics of memory (None for stock)."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "statistics")
-        launcher = [os.path.join(options.build, "microdnn"), "run", "--memory", budget, "--stats", "json", "--stats-file", path,
-                    "--"] if budget else []
-        done = subprocess.run([*launcher, *worker], check=True, capture_output=True, text=True, timeout=300, env=environment)
-        losses = json.loads(done.stdout.strip().splitlines()[-1])["losses"]
+        launcher = [os.path.join(options.build, "microdnn"), "run", "--memory", str(budget), "--stats", "json", "--stats-file",
+                    path, "--"] if budget else []
+        done = subprocess.run([*launcher, sys.executable, os.path.abspath(worker), *map(str, arguments)], check=True,
+                              capture_output=True, text=True, timeout=300,
+                              env={**os.environ, "CUBLAS_WORKSPACE_CONFIG": ":4096:8", **environment})
+        found = json.loads(done.stdout.strip().splitlines()[-1])
         if not budget:
-            return losses, None
+            return found, None
         with open(path, encoding="utf-8") as file:
-            return losses, json.load(file)["memory"][0]
+            return found, json.load(file)["memory"][0]
+
+
+def run(options, network, iterations, budget=None, remake="prove"):
+    """The losses, and the statistics. Convolutions are the program's own, as they are in stock."""
+    environment = {"MICRODNN_MEMORY_REMAKE": remake, "MICRODNN_CONVOLUTION_POLICY": "off"}
+    found, memory = launch(options, __file__, [*network, iterations], environment, budget)
+    return found["losses"], memory
 
 
 def whose_losses(options, network, budget, losses):

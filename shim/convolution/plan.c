@@ -105,27 +105,25 @@ static bool keeps_bits(const mdnn_options_t *options)
     return answer == 2;
 }
 
-/* The counter that says why no convolution is changed; NULL: they may be. */
-static const mdnn_counter_t *why_unchanged(void)
+/* The counter that says why no convolution is changed; MDNN_COUNTER_COUNT: they may be. */
+static mdnn_counter_t why_unchanged(void)
 {
-    static const mdnn_counter_t off = MDNN_COUNTER_passed_disabled,
-                                bits = MDNN_COUNTER_passed_same_bits;
     const mdnn_options_t *const options = mdnn_process_options();
     if (options->convolution_policy == MDNN_CONVOLUTION_OFF)
-        return &off;
+        return MDNN_COUNTER_passed_disabled;
     return options->convolution_policy == MDNN_CONVOLUTION_WR &&
                    mdnn_workspace_limit() == UINT64_MAX && keeps_bits(options)
-               ? &bits
-               : NULL;
+               ? MDNN_COUNTER_passed_same_bits
+               : MDNN_COUNTER_COUNT;
 }
 
 mdnn_conv_plan_t *mdnn_conv_plan_for(const mdnn_call_t *call, uint64_t limit_bytes,
                                      mdnn_conv_plan_permission_t permission)
 {
     mdnn_plan_key_t key;
-    const mdnn_counter_t *const why = why_unchanged();
-    if (why) {
-        mdnn_count(*why, 1);
+    const mdnn_counter_t why = why_unchanged();
+    if (why != MDNN_COUNTER_COUNT) {
+        mdnn_count(why, 1);
         return NULL;
     }
     if (mdnn_plan_key_make(call, &key) != MDNN_STATUS_OK) {

@@ -7,6 +7,7 @@
 #include "config/log.h"
 #include "config/numbers.h"
 #include "shim/real/failure.h"
+#include "shim/real/kernels.h"
 #include "shim/remake/hashes.h"
 #include "shim/remake/remake_counts.h"
 #include "shim/vmem/virtual_devices.h"
@@ -233,16 +234,40 @@ void mdnn_drops_want(void)
     state.wanted = true;
 }
 
-static mdnn_status_t begin(mdnn_virtual_device_t *device, CUdeviceptr memory)
+/* Made before the device is entered, since that takes time. */
+typedef struct supplies {
+    CUstream stream;
+    CUdeviceptr memory;
+    void *pinned;
+} supplies_t;
+
+static bool get_supplies(const mdnn_driver_t *driver, supplies_t *supplies)
 {
-    const mdnn_driver_t *const driver = mdnn_real_driver();
+    const mdnn_kernels_t *kernels;
+    return driver->cuStreamCreateWithPriority && mdnn_kernels_get(&kernels) == MDNN_STATUS_OK &&
+           driver->cuStreamCreateWithPriority(&supplies->stream, CU_STREAM_NON_BLOCKING, 0) ==
+               CUDA_SUCCESS &&
+           mdnn_device_allocate(&supplies->memory, mdnn_hashes_bytes()) == CUDA_SUCCESS &&
+           driver->cuMemHostAlloc(&supplies->pinned, mdnn_hashes_bytes(),
+                                  CU_MEMHOSTALLOC_PORTABLE) == CUDA_SUCCESS;
+}
+
+static void give_back(const mdnn_driver_t *driver, const supplies_t *supplies)
+{
+    if (supplies->pinned)
+        (void)driver->cuMemFreeHost(supplies->pinned);
+    if (supplies->memory)
+        (void)mdnn_device_free(supplies->memory);
+    if (supplies->stream)
+        (void)driver->cuStreamDestroy(supplies->stream);
+}
+
+static mdnn_status_t begin(mdnn_virtual_device_t *device, const supplies_t *supplies)
+{
     uint64_t number;
-    if (!driver->cuStreamCreateWithPriority)
-        return MDNN_STATUS_UNSUPPORTED;
-    MDNN_TRY(mdnn_failure_note(
-        driver->cuStreamCreateWithPriority(&state.stream, CU_STREAM_NON_BLOCKING, 0)));
-    MDNN_TRY(mdnn_timelines_stream(mdnn_virtual_timelines(), state.stream, false, &number));
-    MDNN_TRY(mdnn_hashes_begin(driver, memory));
+    MDNN_TRY(mdnn_timelines_stream(mdnn_virtual_timelines(), supplies->stream, false, &number));
+    mdnn_hashes_begin(mdnn_real_driver(), supplies->memory, supplies->pinned);
+    state.stream = supplies->stream;
     state.remaker = (mdnn_memory_remaker_t){.stream = number,
                                             .hash = hash,
                                             .take_hashes = take_hashes,
@@ -259,17 +284,18 @@ static mdnn_status_t begin(mdnn_virtual_device_t *device, CUdeviceptr memory)
 /* Where that fails, nothing is dropped. */
 void mdnn_drops_prepare(mdnn_virtual_device_t *device)
 {
-    CUdeviceptr memory;
+    const mdnn_driver_t *const driver = mdnn_real_driver();
+    supplies_t supplies = {0};
     if (!state.wanted || state.failed || state.device || mdnn_virtual_current() != device)
         return;
-    state.failed = true;
-    if (mdnn_device_allocate(&memory, mdnn_hashes_wanted_bytes()) != CUDA_SUCCESS)
-        return;
-    const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
-    state.failed = !device->memory || begin(device, memory) != MDNN_STATUS_OK;
-    mdnn_virtual_leave(device, entry);
+    state.failed = !get_supplies(driver, &supplies);
+    if (!state.failed) {
+        const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
+        state.failed = !device->memory || begin(device, &supplies) != MDNN_STATUS_OK;
+        mdnn_virtual_leave(device, entry);
+    }
     if (state.failed)
-        (void)mdnn_device_free(memory);
+        give_back(driver, &supplies);
     mdnn_failure_forget();
 }
 

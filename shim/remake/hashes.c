@@ -21,24 +21,19 @@ static struct {
     unsigned generation;
 } state;
 
-uint64_t mdnn_hashes_wanted_bytes(void)
+uint64_t mdnn_hashes_bytes(void)
 {
-    return state.memory ? 0 : (uint64_t)SLOTS * SLOT_BYTES;
+    return (uint64_t)SLOTS * SLOT_BYTES;
 }
 
-mdnn_status_t mdnn_hashes_begin(const mdnn_driver_t *driver, uint64_t memory)
+void mdnn_hashes_begin(const mdnn_driver_t *driver, uint64_t memory, void *pinned)
 {
-    void *pinned;
-    if (driver->cuMemHostAlloc(&pinned, (size_t)SLOTS * SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE) !=
-        CUDA_SUCCESS)
-        return MDNN_STATUS_OUT_OF_MEMORY;
     const unsigned generation = state.generation + 1;
     memset(&state, 0, sizeof state);
     state.generation = generation;
     state.driver = driver;
     state.pinned = pinned;
     state.memory = memory;
-    return MDNN_STATUS_OK;
 }
 
 void mdnn_hashes_forget(void)

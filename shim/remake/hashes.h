@@ -9,10 +9,10 @@
 
 enum { MDNN_HASHES_OF_A_SLOT = 1 + MDNN_MAKING_INPUTS, MDNN_NO_SLOT = -1 };
 
-/* What the slots take of the device; 0: they are there already. */
-uint64_t mdnn_hashes_wanted_bytes(void);
-/* `memory`: so many bytes on the device, which the slots have until they end. */
-mdnn_status_t mdnn_hashes_begin(const mdnn_driver_t *driver, uint64_t memory);
+/* What the slots take of the device, and as much of pinned memory. */
+uint64_t mdnn_hashes_bytes(void);
+/* `memory` and `pinned`: so many bytes on the device and of the host, which the slots have until they end. */
+void mdnn_hashes_begin(const mdnn_driver_t *driver, uint64_t memory, void *pinned);
 /* The device was reset. */
 void mdnn_hashes_forget(void);
 

@@ -1,6 +1,7 @@
 /* Our own work on the program's memory, in a stream of the program's, with scratch memory that counts in the budget. To the
  * mechanism (offload/memory/memory.h) it is an operation like any other, but it is not recorded in the history. Unless
- * told otherwise it begins only where nothing has to move for it. The caller holds the lock REMAKE and has entered the device. */
+ * told otherwise it begins only where nothing has to move for it. The caller holds the lock REMAKE and has entered the
+ * device. */
 #ifndef MDNN_OWN_WORK_H
 #define MDNN_OWN_WORK_H
 
@@ -28,7 +29,8 @@ typedef struct mdnn_own_work {
 } mdnn_own_work_t;
 
 /* Begins work that names the spans, whose `copy` it fills in. `scratch` 0: takes scratch memory. `may_move`: other ranges
- * may leave for it, which is waited for, so no other thread may have an operation under way. Returns MDNN_REMAKE_proven, and close must follow; or why not. */
+ * may leave for it, which is waited for, so no other thread may have an operation under way. Returns
+ * MDNN_REMAKE_proven, and close must follow; or why not. */
 mdnn_remake_outcome_t mdnn_own_work_open(mdnn_own_work_t *work, mdnn_virtual_device_t *device,
                                          uint64_t number, mdnn_span_t *spans, size_t span_count,
                                          uint64_t scratch, bool may_move);

@@ -5,6 +5,7 @@
 
 #include "config/fault.h"
 #include "shim/real/failure.h"
+#include "shim/real/kernels.h"
 #include "shim/real/loaded_object.h"
 #include "shim/real/operation_key.h"
 #include "shim/real/process.h"
@@ -14,6 +15,7 @@
 #include "shim/vmem/virtual_captures.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_pointers.h"
+#include "shim/vmem/virtual_setup.h"
 #include "shim/vmem/virtual_shared.h"
 #include "shim/vmem/virtual_streams.h"
 #include "shim/vmem/virtual_untracked.h"
@@ -23,6 +25,7 @@ static mdnn_lock_t lock = MDNN_LOCK_INIT(REMAKE);
 static struct {
     /* Of the device that takes part; -1: none yet. Read without the lock, too. */
     _Atomic int ordinal;
+    bool has_kernels; /* ours are loaded, which takes time */
     unsigned looks;   /* operations that were looked at */
     unsigned flying;  /* operations between before and after */
     bool waits;       /* some work may have waited for the program, or for another process */
@@ -331,6 +334,13 @@ static void wait_for_proof(uint64_t number)
         (void)mdnn_timelines_wait_in_stream(timelines, number, state.proof_end);
 }
 
+static void load_kernels(const mdnn_virtual_device_t *device)
+{
+    const mdnn_kernels_t *kernels;
+    if (!state.has_kernels && mdnn_virtual_current() == device)
+        state.has_kernels = mdnn_kernels_get(&kernels) == MDNN_STATUS_OK;
+}
+
 static void look(mdnn_virtual_operation_t *operation)
 {
     uint64_t number;
@@ -348,6 +358,7 @@ static void look(mdnn_virtual_operation_t *operation)
         named ? mdnn_virtual_device_of(mdnn_virtual_names(operation)[0].address) : NULL;
     if (!device)
         return;
+    load_kernels(device);
     const mdnn_virtual_entry_t entry = mdnn_virtual_enter(device);
     if (takes_part(device))
         take_off(operation, device, number);

@@ -19,22 +19,15 @@ enum { WORDS = 512 << 10, BYTES = 4 * WORDS, SMALL = 4096, LAYERS = 8, ITERATION
 
 /* ---- kernels: (out, in, other, k) ---- */
 
-typedef struct arrays {
-    uint32_t *out, *in, *other;
-    uint32_t k;
-} arrays_t;
-
 static arrays_t arrays_of(void *const *parameters)
 {
-    uint64_t at[3];
-    arrays_t arrays;
-    for (int i = 0; i < 3; i++)
-        memcpy(&at[i], parameters[i], sizeof at[i]);
-    memcpy(&arrays.k, parameters[3], sizeof arrays.k);
-    arrays.out = simulator->memory(at[0], BYTES);
-    arrays.in = at[1] ? simulator->memory(at[1], BYTES) : NULL;
-    arrays.other = at[2] ? simulator->memory(at[2], BYTES) : NULL;
-    return arrays;
+    return arrays_in(parameters, BYTES);
+}
+
+/* As large as they are. */
+static uint32_t *other_of(const arrays_t *arrays)
+{
+    return arrays->at ? simulator->memory(arrays->at, BYTES) : NULL;
 }
 
 /* out = 2 in + k */
@@ -49,8 +42,9 @@ static void run_map(void *const *parameters)
 static void run_back(void *const *parameters)
 {
     const arrays_t a = arrays_of(parameters);
-    for (int i = 0; a.out && a.in && a.other && i < WORDS; i++)
-        a.out[i] = 3 * a.in[i] + a.other[i];
+    uint32_t *const other = other_of(&a);
+    for (int i = 0; a.out && a.in && other && i < WORDS; i++)
+        a.out[i] = 3 * a.in[i] + other[i];
 }
 
 /* As map; from `after` launches on never twice the same. */
@@ -85,10 +79,11 @@ static uint32_t moment;
 static void run_stamp(void *const *parameters)
 {
     const arrays_t a = arrays_of(parameters);
+    uint32_t *const other = other_of(&a);
     if (a.out)
         a.out[0] = moment;
-    for (int i = 0; a.other && a.in && i < WORDS; i++)
-        a.other[i] = 7 * a.in[i] + a.k;
+    for (int i = 0; other && a.in && i < WORDS; i++)
+        other[i] = 7 * a.in[i] + a.k;
 }
 
 static const named_kernel_t bodies[] = {{"map", run_map},       {"back", run_back},

@@ -22,6 +22,26 @@ typedef struct named_kernel {
 static const sim_api_t *simulator;
 static CUmodule module;
 
+/* What a kernel was given. */
+typedef struct arrays {
+    uint32_t *out, *in; /* of `bytes`; NULL: such memory is not there */
+    uint64_t at;        /* c itself */
+    uint32_t k;
+} arrays_t;
+
+static arrays_t arrays_in(void *const *parameters, size_t bytes)
+{
+    uint64_t at[3];
+    arrays_t arrays;
+    for (int i = 0; i < 3; i++)
+        memcpy(&at[i], parameters[i], sizeof at[i]);
+    memcpy(&arrays.k, parameters[3], sizeof arrays.k);
+    arrays.out = simulator->memory(at[0], bytes);
+    arrays.in = at[1] ? simulator->memory(at[1], bytes) : NULL;
+    arrays.at = at[2];
+    return arrays;
+}
+
 /* Code with kernels of these names. */
 static CUmodule load_module(const named_kernel_t *kernels, size_t count)
 {

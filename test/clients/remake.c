@@ -18,24 +18,9 @@ enum { WORDS = 384 << 10, BYTES = 4 * WORDS, SMALL = 4096, ITERATIONS = 14 };
 
 /* ---- kernels: (out, in, extra, k) ---- */
 
-typedef struct arrays {
-    uint32_t *out, *in, *extra; /* extra: SMALL bytes, unless the kernel says otherwise */
-    uint64_t at;                /* the parameter `extra` itself */
-    uint32_t k;
-} arrays_t;
-
 static arrays_t arrays_of(void *const *parameters)
 {
-    uint64_t at[3];
-    arrays_t arrays;
-    for (int i = 0; i < 3; i++)
-        memcpy(&at[i], parameters[i], sizeof at[i]);
-    memcpy(&arrays.k, parameters[3], sizeof arrays.k);
-    arrays.out = simulator->memory(at[0], BYTES);
-    arrays.in = at[1] ? simulator->memory(at[1], BYTES) : NULL;
-    arrays.extra = NULL;
-    arrays.at = at[2];
-    return arrays;
+    return arrays_in(parameters, BYTES);
 }
 
 static uint32_t *extra_of(const arrays_t *arrays)
