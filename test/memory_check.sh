@@ -263,8 +263,41 @@ first_seconds() {
 # Also that bits are compared, which a row with other bits shows.
 workspaces_are_chosen() {
     passes --part variants --only resnet50 &&
-        says 'all(row["verdict"] == "held" and row["differ"] == [] and row["ratio"] > 0 for row in rows.values()) and rows' &&
-        wrong resnet50 bits 'of a deterministic training differ' --part variants --only resnet50
+        says 'all(row["verdict"] == "held" and row["differ"] == [] and row["refused_allocations"] == 0 and row["ratio"] > 0
+                  for row in rows.values()) and rows' &&
+        wrong resnet50 bits 'of a deterministic training differ' --part variants --only resnet50 &&
+        ! grep -q 'same refusals' "$OUT/said"
+}
+
+# Makes the page.
+kept_rows_and_these() {
+    copy_of_docs && cp "$OUT/docs/benchmarks/data/h200-memory.json" "$OUT/kept.json" &&
+        "$OUT/scripts/memory-table" --keep rows "$@" "$OUT/kept.json" "$OUT/memory.json" && "$OUT/scripts/memory-table"
+}
+
+# As cells are, but no tolerance follows.
+choices_refused_alike() {
+    FAKE_WRONG='{"resnet50": "workspace"}' passes --part variants --only resnet50 &&
+        says '[(row["verdict"], row["differ"], row["refused_allocations"], row["notes"][1:]) for row in rows.values()] ==
+              [("held", [], 3, ["bits identical to stock that is refused the same 3 allocations"])]' &&
+        kept_rows_and_these &&
+        grep -q '^| resnet50 b256 fp32 8 GiB .* | identical to stock that is refused the same 3 allocations | held |$' \
+            "$OUT/docs/benchmarks/memory.md"
+}
+
+choices_refused_and_different() {
+    wrong resnet50 'other workspace' 'weights of a deterministic training differ' --part variants --only resnet50 &&
+        says '[(row["verdict"], row["differ"], row["refused_allocations"], row["notes"][1:]) for row in rows.values()] ==
+              [("FAILED", ["weights"], 3, ["bits not identical to stock that is refused the same 3 allocations"])]' &&
+        kept_rows_and_these &&
+        grep -q '^| resnet50 b256 fp32 8 GiB .* | weights differ | FAILED; weights of' "$OUT/docs/benchmarks/memory.md"
+}
+
+# A stock run that crashed has shown nothing.
+choices_without_refused_stock() {
+    wrong resnet50 'workspace, then a crash' 'weights of a deterministic training differ' --part variants --only resnet50 &&
+        says '[(row["verdict"], row["differ"], "ended during" in row["notes"][1]) for row in rows.values()] ==
+              [("FAILED", ["weights"], True)]'
 }
 
 plans_come_true() {
@@ -383,10 +416,8 @@ page_of_these_rows() {
 
 # Rows join those that are kept, and say the commit that they are given.
 page_of_more_rows() {
-    kept=$OUT/docs/benchmarks/data/h200-memory.json page=$OUT/docs/benchmarks/memory.md
-    copy_of_docs && cp "$kept" "$OUT/kept.json" &&
-        "$OUT/scripts/memory-table" --keep rows --commit 0123abcd --note 'Another.' "$OUT/kept.json" "$OUT/memory.json" &&
-        "$OUT/scripts/memory-table" && grep -q '0123abcd' "$page" && grep -q '^| vgg16 b256' "$page" &&
+    page=$OUT/docs/benchmarks/memory.md
+    kept_rows_and_these --commit 0123abcd --note 'Another.' && grep -q '0123abcd' "$page" && grep -q '^| vgg16 b256' "$page" &&
         grep -q '^- Another' "$page" && grep -q '^- Steady calls are bimodal' "$page"
 }
 
@@ -434,7 +465,7 @@ microbench_compiles() {
 
 gpu_check_cells() { scripts/gpu-check --cells --list | grep -q '^cells vgg16 b256'; }
 
-plan 58
+plan 61
 check 'the matrix has every row once' every_row_once
 check 'it has each network, policy and kind of program' nothing_missing
 check 'a row that is not as stock is found' wrong plain bits 'not as stock: weights'
@@ -476,6 +507,9 @@ check 'memory above the budget is seen from outside' wrong plain nvml 'MiB above
 check 'a slow row is found' wrong vgg16 slow 'at least 0.980' --part speed --only vgg16
 check 'iterations are compared with plans made beforehand, and with save_on_cpu' plans_come_true
 check 'choices of workspace are compared with fixed ones, and their bits with those of stock' workspaces_are_chosen
+check 'choices that were refused memory are compared with stock that is refused the same' choices_refused_alike
+check 'where that stock has other bits, the row failed' choices_refused_and_different
+check 'where it did not come to its end, too' choices_without_refused_stock
 check 'a recorded run that moves something is no plan' wrong vgg16 restless 'the run without moves: .*1048576' \
     --part plans --only 'vgg16 b256 tf32'
 check 'a plan that does not come true is found' wrong vgg16 slow '2.00 of the plan' --part plans --only 'vgg16 b256 tf32'

@@ -226,6 +226,11 @@ def as_refused(answer, refused_alike):
     return bool(refused_alike) and "losses" in refused_alike and same(answer, refused_alike)
 
 
+def to_refused(count):
+    """For people: what has the same bits."""
+    return f"to stock that is refused the same {count} allocations"
+
+
 def needs_control(answer, stock, refused_alike=None):
     """A difference says nothing before stock was compared with itself."""
     return "agree" not in stock and differs(answer, stock) and not as_refused(answer, refused_alike)
@@ -245,7 +250,7 @@ def compare(row, answer, stock, memory, refused_alike=None):
     if same(answer, stock):
         return "identical", [], []
     if as_refused(answer, refused_alike):
-        return "identical", [f"to stock that is refused the same {memory['refused']} allocations"], []
+        return "identical", [to_refused(memory["refused"])], []
     notes, parts, spread = [], ", ".join(different(answer, stock)), stock["spread"] or 0.0
     if not stock["agree"]:
         notes.append("two stock runs differ too")

@@ -179,6 +179,44 @@ def label(text):
     return re.sub(r"\W+", "-", str(text)).strip("-")
 
 
+# --- Programs, and stock with a program's refusals --------------------------------------------------
+def run_program(child, program, place):
+    """The answer of a program in a process of its own, and how that ended."""
+    try:
+        child.ready(place.limit(120))
+        answer = child.ask("program", place.limit(place.options.row_s), **program.arguments())
+    except Failed:
+        child.kill()
+        raise
+    status, found, said = close(child, max(8, place.limit(60)))
+    if status < 0 and place.clock.left() <= 0:
+        raise Failed(f"{child.name}: ended by us, as the time was over")
+    return {"answer": answer, "status": status, "statistics": found, "said": said}
+
+
+def refusals_recorder(place):
+    return compile_here("refused_allocations.c", place, "-shared", "-fPIC")
+
+
+def refusals_file(row, place):
+    return os.path.join(place.scratch, f"refused-{label(row)}")
+
+
+def recording_refusals(row, place):
+    """Settings of a process under the library that records which of its calls for memory fail."""
+    return {"LD_PRELOAD": f"{refusals_recorder(place)}:{place.preload}", "RECORD_REFUSED": refusals_file(row, place)}
+
+
+def run_refused(row, program, place):
+    """Stock in a process of its own, in which the calls fail that failed in the row's."""
+    say(f"{row}: differs from stock, which runs with the same refusals now")
+    settings = {**ASYNC, **DETERMINISTIC, "LD_PRELOAD": refusals_recorder(place),
+                "REPEAT_REFUSED": refusals_file(row, place)}
+    ran = run_program(place.stock(f"refused {label(row)}", settings), program, place)
+    return {"verdict": "ran", "answer": ran["answer"]}
+
+
+# --- How a row begins and ends ----------------------------------------------------------------------
 @dataclasses.dataclass
 class Job:
     """`run` returns the row's entry. `need`: device memory; `host`: what it may pin of the host's."""

@@ -10,7 +10,8 @@ import threading
 
 import memory_cells as cells
 from memory_cells import GIB
-from memory_place import ASYNC, DETERMINISTIC, Job, close, compile_here, failed, label, say, take
+from memory_place import (ASYNC, DETERMINISTIC, Job, close, failed, label, recording_refusals, run_program, run_refused,
+                          say, take)
 from processes import Failed
 
 # Device memory for rows side by side, and what a process takes beside its tensors.
@@ -234,43 +235,13 @@ def stock_need(program, report):
 
 
 # --- Cells ----------------------------------------------------------------------------------------
-REFUSALS = "refused_allocations.c"
-
-
-def run_program(child, program, place):
-    """The answer of a program in a process of its own, and how that ended."""
-    try:
-        child.ready(place.limit(120))
-        answer = child.ask("program", place.limit(place.options.row_s), **program.arguments())
-    except Failed:
-        child.kill()
-        raise
-    status, found, said = close(child, max(8, place.limit(60)))
-    if status < 0 and place.clock.left() <= 0:
-        raise Failed(f"{child.name}: ended by us, as the time was over")
-    return {"answer": answer, "status": status, "statistics": found, "said": said}
-
-
-def refusals_file(row, place):
-    return os.path.join(place.scratch, f"refused-{label(row)}")
-
-
 def run_row(row, budget, host, place):
     """What it did, not judged yet."""
-    recorder = compile_here(REFUSALS, place, "-shared", "-fPIC")
     child = place.child(label(row), budget, row.policy,
                         {**dict(row.settings), **DETERMINISTIC, "MICRODNN_MEMORY_HOST_LIMIT": str(host),
                          "MICRODNN_MEMORY_REGISTRY": "",  # rows share the host's memory as planned here
-                         "LD_PRELOAD": f"{recorder}:{place.preload}", "RECORD_REFUSED": refusals_file(row, place)})
+                         **recording_refusals(row, place)})
     return {"verdict": "ran", "run": {**run_program(child, row.program, place), "budget": budget}}
-
-
-def run_refused(row, place):
-    """Stock in a process of its own, in which the calls fail that failed in the row's."""
-    settings = {**ASYNC, **DETERMINISTIC, "LD_PRELOAD": compile_here(REFUSALS, place, "-shared", "-fPIC"),
-                "REPEAT_REFUSED": refusals_file(row, place)}
-    ran = run_program(place.stock(f"refused {label(row)}", settings), row.program, place)
-    return {"verdict": "ran", "answer": ran["answer"]}
 
 
 def judged(row, run, stock, floor, refused_alike):
@@ -328,7 +299,7 @@ class Cells:
 
     def refused_job(self, row, stock):
         return Job(refused_name(row), "stock", stock_need(row.program, self.report),
-                   lambda: run_refused(row, self.place))
+                   lambda: run_refused(row, row.program, self.place))
 
     def row_job(self, row, stock):
         """None: its budget is not known yet."""
@@ -367,7 +338,6 @@ class Cells:
         refused = cells.memory_of(run["statistics"]).get("refused")
         if cells.needs_refusals(run["answer"], stock, refused) and row not in self.repeated:
             self.held[row] = (run, seconds)
-            say(f"{row}: differs from stock; a stock run with the same refusals comes next")
         elif cells.needs_control(run["answer"], stock, self.repeated.get(row)) and stock["verdict"] != "FAILED":
             self.repeated.setdefault(row)
             self.held[row] = (run, seconds)

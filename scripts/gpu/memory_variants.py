@@ -1,6 +1,7 @@
 """The part of memory-check that compares a library that may choose convolutions' workspaces ([memory] variants = fitting)
 with one that leaves them as the program has them (recorded): iterations of both in turns within the same budget, and
-losses beside stock's. A deterministic training must have stock's bits though there are choices. PyTorch searches for the
+losses beside stock's. A deterministic training must have stock's bits though there are choices; if it was refused
+allocations, such as a workspace larger than the budget, those of stock that is refused the same. PyTorch searches for the
 fastest convolutions (cudnn.benchmark) where time is measured."""
 import dataclasses
 import statistics
@@ -8,7 +9,8 @@ import statistics
 import memory_cells as cells
 from memory_cells import GIB
 from memory_measured import build, live_of, turns
-from memory_place import ASYNC, DETERMINISTIC, alone, ask, close, label
+from memory_place import (ASYNC, DETERMINISTIC, Job, alone, ask, close, label, recording_refusals, run_program, run_refused,
+                          take)
 from processes import Failed
 
 ITERATIONS = 6  # of the training whose bits are compared
@@ -29,6 +31,10 @@ class Choice:
     def build(self):
         return {name: getattr(self, name) for name in ("net", "batch", "mode", "optimizer", "size")}
 
+    def arguments(self):
+        """Of the training whose bits are compared."""
+        return {**self.build(), "program": "plain", "count": ITERATIONS}
+
     def bytes_of(self, peak):
         return int(self.budget * (peak if self.budget < 1 else GIB)) >> 21 << 21
 
@@ -42,22 +48,33 @@ VARIANTS = [Choice("vgg16", 256, 12), Choice("vgg16", 256, 9.5), Choice("resnet5
             Choice("unet3d", 16, 0.4, size=64)]
 
 
-def deterministic(row, place, child):
-    """What a deterministic training leaves behind, by name."""
-    answer = ask(place, child, "program", 150, **row.build(), program="plain", count=ITERATIONS)
+def trained(answer):
+    """The answer of a deterministic training, which must have come to its end."""
     if "refused" in answer:
         raise Failed(f"a deterministic training was refused: {answer['refused']['text']}")
-    return {"losses": answer["losses"], **answer["hashes"]}
+    return answer
 
 
-def differences(row, place, theirs, child):
-    """The names of what is not as stock has it."""
-    child.ready(place.limit(120))
-    ours = deterministic(row, place, child)
-    status, _, _ = close(child)
-    if status:
-        raise Failed(f"a deterministic training: status {status}")
-    return [name for name in theirs if ours[name] != theirs[name]]
+def like_refused(row, place, answer, refused):
+    """Whether the bits are those of stock that is refused the same, and what the row says of it."""
+    entry = take(Job(f"refused {row}", "stock", 0, lambda: run_refused(row, row, place)))
+    alike = cells.as_refused(answer, entry.get("answer"))
+    why = "".join(f"; {text}" for text in entry.get("problems", []))  # it may not have come to its end
+    return alike, [f"bits {'' if alike else 'not '}identical {cells.to_refused(refused)}{why}"]
+
+
+def compare_bits(row, place, stock, child):
+    """What of a deterministic training is not as stock has it, and notes. Where the library refused a workspace, PyTorch took
+    another algorithm, so there stock that is refused the same is the one to compare with."""
+    ran = run_program(child, row, place)
+    answer, refused = trained(ran["answer"]), cells.memory_of(ran["statistics"]).get("refused")
+    if ran["status"]:
+        raise Failed(f"a deterministic training: status {ran['status']}")
+    alike, notes = False, []
+    if cells.needs_refusals(answer, stock, refused):
+        alike, notes = like_refused(row, place, answer, refused)
+    return {"differ": [] if alike else cells.different(answer, stock), "refused_allocations": refused,
+            "as_refused": alike}, notes
 
 
 def warmed(row, place, child):
@@ -118,21 +135,22 @@ def run(row, place):
         budget = row.bytes_of(peak)
         # All import PyTorch while stock trains once more.
         children += [place.child(f"{label(row)} {name}", budget, settings=settings) for name, settings in (
-            ("deterministic", {**CHOICES, **DETERMINISTIC}), ("recorded", WR), ("fitting", CHOICES))]
-        bits = deterministic(row, place, children[0])
+            ("deterministic", {**CHOICES, **DETERMINISTIC, **recording_refusals(row, place)}), ("recorded", WR),
+            ("fitting", CHOICES))]
+        stock = trained(ask(place, children[0], "program", 150, **row.arguments()))
         children[0].kill()
-        differ = differences(row, place, bits, children[1])
+        bits, notes = compare_bits(row, place, stock, children[1])
         fixed, chosen = compare(row, place, children[2:])
     finally:
         for child in children:
             if child.alive:
                 child.kill()
-    result = {"budget": budget, "peak": peak, "losses": losses, "differ": differ, "recorded": fixed, "fitting": chosen,
+    result = {"budget": budget, "peak": peak, "losses": losses, **bits, "recorded": fixed, "fitting": chosen,
               "ratio": chosen["ms"] / fixed["ms"]}
     problems = problems_of(row, result)
     note = (f"{budget / GIB:.2f} GiB: {fixed['ms']:.1f} ms with fixed workspaces, {chosen['ms']:.1f} with choices "
             f"({result['ratio']:.3f}{', turns overlap' if result['ratio'] > 1 and not is_slower(result) else ''})")
-    return {**result, "verdict": "FAILED" if problems else "held", "notes": [note], "problems": problems}
+    return {**result, "verdict": "FAILED" if problems else "held", "notes": [note, *notes], "problems": problems}
 
 
 def run_variants(rows, place, report):

@@ -3,8 +3,9 @@ arithmetic, and plays the library's part where a budget is set. $FAKE_WRONG (a J
 goes wrong in programs whose text has a key: "bits", "unclear", "crash", "hang", "control",
 "nan", "above", "nvml", "slow", "still" (nothing leaves), "restless" (something does in each iteration), "late" (the first iterations take 6 s), "fault"
 (an unnamed access ends the operation), "below" (budgets below the floor are enough), "tail" (so they are, by tails), "workspace" (three
-allocations are refused, and the bits are those of other algorithms; so are stock's if it is refused the same), "other
-workspace" (stock's are not). A program takes $FAKE_SECONDS. $FAKE_GPUS is how many there are."""
+allocations are refused, and the bits are those of other algorithms; so are stock's if it is refused those that were
+recorded), "other workspace" (stock's are not), "workspace, then a crash" (of that stock). A program takes $FAKE_SECONDS.
+$FAKE_GPUS is how many there are."""
 import json
 import os
 import sys
@@ -14,6 +15,8 @@ BUDGET = int(os.environ.get("MICRODNN_MEMORY_BUDGET", 0))
 WRONG = json.loads(os.environ.get("FAKE_WRONG", "{}"))
 ASYNC = "PYTORCH_ALLOC_CONF" in os.environ
 USED = os.environ.get("FAKE_USED")  # what the fake NVML answers
+OTHER_ALGORITHMS = ("workspace", "other workspace", "workspace, then a crash")
+REFUSED = "3 100\n4 50\n5 25\n"  # number and size
 BEFORE, GROWTH = 500 << 20, 100 << 20
 state = {"operations": 0, "net": "", "batch": 0, "iterations": 0}
 
@@ -47,7 +50,7 @@ def memory_statistics(batch, what=None):
                         "operations": state["operations"], "floor_bytes": floor(batch),
                         "smallest_budget_bytes": floor(batch), "out_bytes": left,
                         "tail_operations": 5 if what == "tail" else 0,
-                        "refused": 3 if what in ("workspace", "other workspace") else 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
+                        "refused": 3 if what in OTHER_ALGORITHMS else 0, "created_chunks": 7, "predicted_ms": 9.0, "link_bound_ms": 8.0,
                         "planned_leaves": state["operations"] if BUDGET < peak(batch) else 0,
                         "planned_returns": 0, "demand_leaves": 0, "period_operations": 100,
                         "period_out_bytes": 1 << 20 if what == "restless" else left,
@@ -76,6 +79,21 @@ def refuse(what):
     return {"refused": {"type": "RuntimeError" if what == "unclear" else "OutOfMemoryError", "text": "no"}}
 
 
+def record_refused():
+    """As scripts/gpu/refused_allocations.c does."""
+    with open(os.environ["RECORD_REFUSED"], "a", encoding="utf-8") as file:
+        file.write(REFUSED)
+
+
+def repeats_refused():
+    """Whether stock is refused what was recorded."""
+    path = os.environ.get("REPEAT_REFUSED")
+    if not path or not os.path.exists(path):
+        return False
+    with open(path, encoding="utf-8") as file:
+        return file.read() == REFUSED
+
+
 def program(command):
     what = wrong(command) if BUDGET else None
     if command["program"] == "two_ranks" and os.environ.get("FAKE_GPUS") == "1":
@@ -97,8 +115,12 @@ def program(command):
     losses = [7.0 - 0.1 * index + (1e-6 if control else 0.0) for index in range(command["count"])]
     if what == "nan":
         losses[1] = None
-    alike = "REPEAT_REFUSED" in os.environ and wrong(command) == "workspace"
-    bits = "other" if alike or what in ("bits", "workspace", "other workspace") else "same"
+    if what in OTHER_ALGORITHMS:
+        record_refused()
+    if repeats_refused() and wrong(command) == "workspace, then a crash":
+        os.abort()
+    alike = repeats_refused() and wrong(command) == "workspace"
+    bits = "other" if alike or what in ("bits", *OTHER_ALGORITHMS) else "same"
     return {"losses": losses, "hashes": {"weights": bits, "statistics": "same", "optimizer": "same"},
             "peak": peak(command["batch"]), "reserved": peak(command["batch"])}
 
