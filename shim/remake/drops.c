@@ -8,7 +8,9 @@
 #include "config/numbers.h"
 #include "shim/real/failure.h"
 #include "shim/real/kernels.h"
+#include "shim/remake/chains.h"
 #include "shim/remake/hashes.h"
+#include "shim/remake/images.h"
 #include "shim/remake/remake_counts.h"
 #include "shim/vmem/virtual_devices.h"
 #include "shim/vmem/virtual_memory.h"
@@ -25,7 +27,9 @@ struct mdnn_drop {
     unsigned generation;
     int slot; /* of the hashes of then: the result, and the inputs in the order of operands */
     size_t count;
-    mdnn_stream_point_t end; /* of the hashes; position 0: they are not enqueued */
+    int image; /* MDNN_NO_SLOT: no operand is small */
+    mdnn_redirects_t small;
+    mdnn_stream_point_t end; /* of the hashes and copies; position 0: they are not enqueued */
 };
 
 /* Entered. */
@@ -164,8 +168,8 @@ static bool launch_and_hash(const mdnn_drop_t *drop, int now)
 {
     const mdnn_recipe_operand_t *const result = &drop->recipe->operands[drop->operand];
     const mdnn_memory_span_t span = {result->start, result->bytes};
-    const bool launched = mdnn_recorded_launch_replay(mdnn_real_driver(), drop->recipe->launch,
-                                                      state.stream) == CUDA_SUCCESS;
+    const bool launched = mdnn_recipe_replay(mdnn_real_driver(), drop->recipe, drop->small.all,
+                                             drop->small.count, state.stream);
     return launched && mdnn_hashes_add(now, 0, &span, state.stream) &&
            mdnn_hashes_copy(now, 1, state.stream);
 }
@@ -202,14 +206,22 @@ static mdnn_status_t make(void *context, void *launch)
     return made && demanded ? MDNN_STATUS_OK : mdnn_failure_note(CUDA_ERROR_LAUNCH_FAILED);
 }
 
+/* `end`: of all work on the slots. */
+static void end_drop(mdnn_drop_t *drop, mdnn_stream_point_t end)
+{
+    if (drop->generation == mdnn_hashes_generation()) {
+        mdnn_hashes_give(drop->slot, end);
+        mdnn_images_give(drop->image, end);
+    }
+    mdnn_recipe_drop(drop->recipe);
+    free(drop);
+}
+
 static void free_drop(mdnn_drop_t *drop)
 {
     /* What was made again may still be compared; before that, hashes of then may be on their way. */
     const bool known = mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end);
-    if (drop->generation == mdnn_hashes_generation())
-        mdnn_hashes_give(drop->slot, known ? now_in_stream() : drop->end);
-    mdnn_recipe_drop(drop->recipe);
-    free(drop);
+    end_drop(drop, known ? now_in_stream() : drop->end);
 }
 
 static void note(void *context, void *launch, uint64_t bytes, mdnn_making_event_t what)
@@ -281,9 +293,21 @@ static mdnn_status_t begin(mdnn_virtual_device_t *device, const supplies_t *supp
     return MDNN_STATUS_OK;
 }
 
+static void prepare_images(const mdnn_virtual_device_t *device)
+{
+    CUdeviceptr memory = 0;
+    if (state.device != device || !mdnn_images_are_short() || mdnn_virtual_current() != device)
+        return;
+    if (mdnn_device_allocate(&memory, MDNN_IMAGES_BYTES) != CUDA_SUCCESS)
+        memory = 0;
+    mdnn_images_add(memory);
+    mdnn_failure_forget();
+}
+
 /* Where that fails, nothing is dropped. */
 void mdnn_drops_prepare(mdnn_virtual_device_t *device)
 {
+    prepare_images(device);
     const mdnn_driver_t *const driver = mdnn_real_driver();
     supplies_t supplies = {0};
     if (!state.wanted || state.failed || state.device || mdnn_virtual_current() != device)
@@ -302,24 +326,12 @@ void mdnn_drops_prepare(mdnn_virtual_device_t *device)
 void mdnn_drops_forget(void)
 {
     mdnn_hashes_forget();
+    mdnn_images_forget();
     state.device = NULL;
     state.wanted = false;
 }
 
 /* ---- launches ---- */
-
-/* The only operand that launches of the key change. UINT32_MAX: there are others. */
-static uint32_t result_of(const mdnn_launch_key_t *key)
-{
-    uint32_t result = UINT32_MAX, count = 0;
-    for (uint32_t i = 0; i < key->operand_count; i++) {
-        if (!key->operands[i].changed)
-            continue;
-        result = i;
-        count++;
-    }
-    return count == 1 || MDNN_FAULT(OTHER_RESULTS_ARE_MADE_AGAIN) ? result : UINT32_MAX;
-}
 
 static bool is_worthwhile(mdnn_launch_key_t *key)
 {
@@ -336,12 +348,17 @@ static bool is_wanted(const mdnn_recipe_t *recipe, uint32_t result)
            recipe->operands[result].bytes >= MDNN_REMAKE_LARGE;
 }
 
-/* The inputs, in their order. */
-static size_t list_inputs(const mdnn_drop_t *drop, mdnn_memory_operand_t *inputs)
+static bool is_input(const mdnn_recipe_t *recipe, uint32_t result, uint32_t operand)
+{
+    return operand != result && !mdnn_recipe_is_small(recipe, operand);
+}
+
+/* What the making reads, in the order of operands; and all that it names besides the result, if `small`. */
+static size_t list_inputs(const mdnn_drop_t *drop, bool small, mdnn_memory_operand_t *inputs)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < drop->recipe->operand_count; i++)
-        if (i != drop->operand)
+        if (is_input(drop->recipe, drop->operand, i) || (small && i != drop->operand))
             inputs[count++] =
                 (mdnn_memory_operand_t){drop->recipe->operands[i].start, MDNN_USE_READ};
     return count;
@@ -363,10 +380,11 @@ static bool enqueue_inputs(const mdnn_drop_t *drop, CUstream stream)
     for (uint32_t i = 0; enqueued && i < drop->recipe->operand_count; i++) {
         const mdnn_recipe_operand_t *const operand = &drop->recipe->operands[i];
         const mdnn_memory_span_t span = {operand->start, operand->bytes};
-        if (i != drop->operand)
+        if (is_input(drop->recipe, drop->operand, i))
             enqueued = mdnn_hashes_add(drop->slot, place++, &span, stream);
     }
-    return enqueued;
+    /* Those of earlier launches of a chain. What this one changes is copied once more, after it. */
+    return enqueued && mdnn_redirects_copy(mdnn_real_driver(), &drop->small, stream);
 }
 
 /* As an operation of its own, which brings back what the launch is about to read anyway. */
@@ -378,7 +396,7 @@ static bool hash_inputs(mdnn_virtual_device_t *device, uint64_t number, const md
     mdnn_memory_operation_t operation = {.name = "a hash",
                                          .stream = number,
                                          .operands = inputs,
-                                         .operand_count = list_inputs(drop, inputs),
+                                         .operand_count = list_inputs(drop, true, inputs),
                                          .call = &call};
     if ((!alone && !are_resident(device->memory, inputs, operation.operand_count)) ||
         mdnn_memory_begin(device->memory, &operation) != MDNN_STATUS_OK)
@@ -389,17 +407,25 @@ static bool hash_inputs(mdnn_virtual_device_t *device, uint64_t number, const md
     return enqueued;
 }
 
-mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdnn_recipe_t *recipe,
-                             bool alone)
+static size_t count_inputs(const mdnn_recipe_t *recipe, uint32_t result)
 {
-    const uint32_t result = result_of(recipe->key);
-    CUstream const stream =
-        mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context);
-    if (state.device != device || !stream || !may_drop() || !is_wanted(recipe, result))
+    size_t count = 0;
+    for (uint32_t i = 0; i < recipe->operand_count; i++)
+        count += is_input(recipe, result, i);
+    return count;
+}
+
+/* NULL: there is no memory, or no place. */
+static mdnn_drop_t *make_drop(mdnn_recipe_t *recipe, uint32_t result)
+{
+    mdnn_redirects_t small;
+    if (mdnn_hashes_are_many() || !mdnn_redirects_of(recipe, 0, &small))
         return NULL;
     mdnn_drop_t *const drop = calloc(1, sizeof *drop);
-    const int slot = drop && !mdnn_hashes_are_many() ? mdnn_hashes_take() : MDNN_NO_SLOT;
-    if (slot == MDNN_NO_SLOT) {
+    const int slot = drop ? mdnn_hashes_take() : MDNN_NO_SLOT;
+    const int image = slot != MDNN_NO_SLOT && small.count > 0 ? mdnn_images_take() : MDNN_NO_SLOT;
+    if (slot == MDNN_NO_SLOT || (small.count > 0 && image == MDNN_NO_SLOT)) {
+        mdnn_hashes_give(slot, now_in_stream());
         free(drop);
         return NULL;
     }
@@ -407,20 +433,37 @@ mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdn
     *drop = (mdnn_drop_t){.recipe = recipe,
                           .operand = result,
                           .slot = slot,
+                          .image = image,
                           .generation = mdnn_hashes_generation(),
-                          .count = recipe->operand_count};
-    if (hash_inputs(device, number, drop, stream, alone))
+                          .count = 1 + count_inputs(recipe, result)};
+    if (image != MDNN_NO_SLOT)
+        (void)mdnn_redirects_of(recipe, mdnn_image_address(image), &drop->small);
+    return drop;
+}
+
+mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdnn_recipe_t *recipe,
+                             bool alone)
+{
+    const uint32_t result = mdnn_recipe_result(recipe);
+    CUstream const stream =
+        mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context);
+    if (state.device != device || !stream || !may_drop() || !is_wanted(recipe, result))
+        return NULL;
+    mdnn_drop_t *const drop = make_drop(recipe, result);
+    if (!drop || hash_inputs(device, number, drop, stream, alone))
         return drop;
     mdnn_drop_end(device, number, drop, false);
     return NULL;
 }
 
-static void give_up(uint64_t number, mdnn_drop_t *drop)
+/* What the launch has changed. The operation holds that; what is only of earlier launches may have been freed. */
+static bool copy_changed(const mdnn_drop_t *drop, CUstream stream)
 {
-    if (drop->generation == mdnn_hashes_generation())
-        mdnn_hashes_give(drop->slot, mdnn_timelines_mark(mdnn_virtual_timelines(), number));
-    mdnn_recipe_drop(drop->recipe);
-    free(drop);
+    mdnn_redirects_t named = {0};
+    for (size_t i = 0; i < drop->small.count; i++)
+        if (mdnn_recipe_last_names(drop->recipe, drop->small.all[i].start))
+            named.all[named.count++] = drop->small.all[i];
+    return mdnn_redirects_copy(mdnn_real_driver(), &named, stream);
 }
 
 void mdnn_drop_end(mdnn_virtual_device_t *device, uint64_t number, mdnn_drop_t *drop, bool launched)
@@ -431,14 +474,14 @@ void mdnn_drop_end(mdnn_virtual_device_t *device, uint64_t number, mdnn_drop_t *
     const mdnn_memory_span_t span = {result->start, result->bytes};
     CUstream const stream =
         mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context);
-    const size_t count = list_inputs(drop, operands);
+    const size_t count = list_inputs(drop, false, operands);
     for (size_t i = 0; i < count; i++)
         inputs[i] = operands[i].address;
-    if (launched && stream && state.device == device &&
+    if (launched && stream && state.device == device && copy_changed(drop, stream) &&
         mdnn_hashes_add(drop->slot, 0, &span, stream) &&
         mdnn_hashes_copy(drop->slot, drop->count, stream) &&
         mdnn_timelines_mark_event(mdnn_virtual_timelines(), number, &drop->end) == MDNN_STATUS_OK &&
         mdnn_memory_can_make(device->memory, result->start, inputs, count, drop) == MDNN_STATUS_OK)
         return;
-    give_up(number, drop);
+    end_drop(drop, mdnn_timelines_mark(mdnn_virtual_timelines(), number));
 }

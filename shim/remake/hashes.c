@@ -3,21 +3,16 @@
 #include <string.h>
 
 #include "shim/real/kernels.h"
-#include "shim/vmem/virtual_shared.h"
 
 enum { SLOTS = 2048, THREADS = 256, MOST_BLOCKS = 1056 };
 enum { SLOT_BYTES = MDNN_HASHES_OF_A_SLOT * sizeof(mdnn_memory_hash_t) };
 
+static mdnn_slot_t places[SLOTS];
 static struct {
     const mdnn_driver_t *driver;
     uint64_t memory; /* 0: there are none */
     mdnn_memory_hash_t *pinned;
-    struct {
-        bool taken;
-        mdnn_stream_point_t end;
-    } slots[SLOTS];
-    int next; /* to be looked at */
-    int taken;
+    mdnn_slots_t slots;
     unsigned generation;
 } state;
 
@@ -29,7 +24,9 @@ uint64_t mdnn_hashes_bytes(void)
 void mdnn_hashes_begin(const mdnn_driver_t *driver, uint64_t memory, void *pinned)
 {
     const unsigned generation = state.generation + 1;
+    memset(places, 0, sizeof places);
     memset(&state, 0, sizeof state);
+    state.slots = (mdnn_slots_t){.all = places, .count = SLOTS};
     state.generation = generation;
     state.driver = driver;
     state.pinned = pinned;
@@ -53,45 +50,23 @@ static mdnn_memory_hash_t *pinned_of(int slot)
     return state.pinned + (size_t)slot * MDNN_HASHES_OF_A_SLOT;
 }
 
-static bool is_free(int slot)
-{
-    mdnn_stream_point_t *const end = &state.slots[slot].end;
-    if (state.slots[slot].taken)
-        return false;
-    if (end->position != 0 && !mdnn_timelines_is_done(mdnn_virtual_timelines(), *end))
-        return false;
-    end->position = 0;
-    return true;
-}
-
-/* The one that was given back longest ago is most likely to be over. */
 int mdnn_hashes_take(void)
 {
-    for (int i = 0; state.memory != 0 && i < SLOTS; i++) {
-        const int slot = state.next;
-        state.next = (state.next + 1) % SLOTS;
-        if (!is_free(slot))
-            continue;
-        state.slots[slot].taken = true;
-        state.taken++;
+    const int slot = state.memory != 0 ? mdnn_slots_take(&state.slots) : MDNN_NO_SLOT;
+    if (slot != MDNN_NO_SLOT)
         memset(pinned_of(slot), 0, SLOT_BYTES);
-        return slot;
-    }
-    return MDNN_NO_SLOT;
+    return slot;
 }
 
 void mdnn_hashes_give(int slot, mdnn_stream_point_t end)
 {
-    if (slot == MDNN_NO_SLOT || state.memory == 0 || !state.slots[slot].taken)
-        return;
-    state.taken--;
-    state.slots[slot].taken = false;
-    state.slots[slot].end = end;
+    if (state.memory != 0)
+        mdnn_slots_give(&state.slots, slot, end);
 }
 
 bool mdnn_hashes_are_many(void)
 {
-    return state.taken > SLOTS / 2;
+    return state.slots.taken > SLOTS / 2;
 }
 
 unsigned mdnn_hashes_generation(void)

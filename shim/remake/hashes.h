@@ -4,10 +4,10 @@
 #ifndef MDNN_HASHES_H
 #define MDNN_HASHES_H
 
-#include "shim/device/timelines.h"
+#include "shim/remake/slots.h"
 #include "shim/vmem/virtual_device.h"
 
-enum { MDNN_HASHES_OF_A_SLOT = 1 + MDNN_MAKING_INPUTS, MDNN_NO_SLOT = -1 };
+enum { MDNN_HASHES_OF_A_SLOT = 1 + MDNN_MAKING_INPUTS };
 
 /* What the slots take of the device, and as much of pinned memory. */
 uint64_t mdnn_hashes_bytes(void);

@@ -31,6 +31,36 @@ mdnn_launch_key_t *mdnn_launch_key(const uint64_t hash[2], uint32_t operand_coun
     return key;
 }
 
+/* ---- shapes ---- */
+
+enum { SHAPES = 4096, MANY_KEYS = 64 };
+
+/* By their hash. Where two meet, the later one takes the place. */
+static struct {
+    uint64_t shape;
+    uint32_t launches, keys;
+} shapes[SHAPES];
+
+bool mdnn_launch_shape_is_worthwhile(uint64_t shape)
+{
+    const size_t at = shape % SHAPES;
+    return shapes[at].shape != shape || shapes[at].keys < MANY_KEYS ||
+           2 * shapes[at].keys < shapes[at].launches;
+}
+
+void mdnn_launch_shape_has_key(uint64_t shape, bool is_new)
+{
+    const size_t at = shape % SHAPES;
+    if (shapes[at].shape != shape) {
+        shapes[at].shape = shape;
+        shapes[at].launches = shapes[at].keys = 0;
+    }
+    shapes[at].launches++;
+    shapes[at].keys += is_new;
+}
+
+/* ---- one key ---- */
+
 void mdnn_launch_key_refused(mdnn_launch_key_t *key)
 {
     enum { FEWEST = 8, MOST_DOUBLINGS = 10 };

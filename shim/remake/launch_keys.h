@@ -15,8 +15,9 @@ typedef enum mdnn_remake_outcome {
 /* So many launches are watched: what all of them left unchanged counts as only read. And so many proofs of one result
  * must find the same bytes: the first over its own content, the others over what it is not. */
 enum { MDNN_REMAKE_WATCHES = 3, MDNN_REMAKE_PROOFS = 3, MDNN_REMAKE_OPERANDS = 256 };
-/* Smaller contents are not worth remaking, and may be counters: bytes. */
-enum { MDNN_REMAKE_LARGE = 1 << 20 };
+/* Smaller contents are not worth remaking, and may be counters: bytes. Copies are kept of the smallest ones, for at most
+ * so many operands of a launch. */
+enum { MDNN_REMAKE_LARGE = 1 << 20, MDNN_REMAKE_SMALL = 16 << 10, MDNN_REMAKE_SMALLS = 15 };
 
 typedef struct mdnn_key_operand {
     bool changed;   /* a launch was seen to change it */
@@ -27,6 +28,7 @@ typedef struct mdnn_key_operand {
 typedef struct mdnn_launch_key {
     struct mdnn_launch_key *next; /* in its bucket */
     uint64_t hash[2];
+    uint32_t launches;          /* so far; no more are counted than matter */
     uint32_t watches, watching; /* that are over, and whose result is not known yet */
     bool proving;               /* a proof's result is not known yet */
     bool counted;               /* among those of which a result was proven */
@@ -43,6 +45,11 @@ typedef struct mdnn_launch_key {
 
 /* The key's entry, which lives as long as the process. NULL: too many, or memory is short. *is_new. */
 mdnn_launch_key_t *mdnn_launch_key(const uint64_t hash[2], uint32_t operand_count, bool *is_new);
+/* Whether launches of that function and shape are to have keys. Those that are others each time would never be seen often
+ * enough to be proven, and watching them takes time: lists of addresses with remains of earlier ones, for instance. */
+bool mdnn_launch_shape_is_worthwhile(uint64_t shape);
+/* One of its launches has got a key. */
+void mdnn_launch_shape_has_key(uint64_t shape, bool is_new);
 /* Watching or proving a launch of the key had no room. To find that out again takes time, so the next occasions are passed
  * over, more of them each time. */
 void mdnn_launch_key_refused(mdnn_launch_key_t *key);

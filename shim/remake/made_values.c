@@ -13,16 +13,42 @@ mdnn_recipe_t *mdnn_recipe_create(uint32_t operand_count)
     if (!recipe)
         return NULL;
     recipe->references = 1;
-    recipe->operand_count = operand_count;
+    recipe->length = 1;
+    recipe->operand_count = recipe->last_count = operand_count;
     return recipe;
 }
 
 void mdnn_recipe_drop(mdnn_recipe_t *recipe)
 {
-    if (!recipe || atomic_fetch_sub(&recipe->references, 1) > 1)
-        return;
-    mdnn_recorded_launch_free(recipe->launch);
-    free(recipe);
+    while (recipe && atomic_fetch_sub(&recipe->references, 1) == 1) {
+        mdnn_recipe_t *const before = recipe->before;
+        mdnn_recorded_launch_free(recipe->launch);
+        free(recipe);
+        recipe = before;
+    }
+}
+
+bool mdnn_recipe_is_small(const mdnn_recipe_t *recipe, uint32_t operand)
+{
+    return recipe->operands[operand].bytes <= MDNN_REMAKE_SMALL &&
+           !MDNN_FAULT(SMALL_IS_WRITTEN_AGAIN);
+}
+
+bool mdnn_recipe_last_names(const mdnn_recipe_t *recipe, uint64_t start)
+{
+    for (uint32_t i = 0; i < recipe->last_count; i++)
+        if (recipe->operands[i].start == start)
+            return true;
+    return false;
+}
+
+bool mdnn_recipe_replay(const mdnn_driver_t *driver, const mdnn_recipe_t *recipe,
+                        const mdnn_redirect_t *redirects, size_t count, CUstream stream)
+{
+    if (recipe->before && !mdnn_recipe_replay(driver, recipe->before, redirects, count, stream))
+        return false;
+    return mdnn_recorded_launch_replay(driver, recipe->launch, redirects, count, stream) ==
+           CUDA_SUCCESS;
 }
 
 /* ---- values ---- */

@@ -13,27 +13,40 @@
 typedef struct mdnn_recipe_operand {
     uint64_t start, bytes;
     uint64_t number;  /* of the allocation */
-    uint64_t version; /* of its content, after the launch */
+    uint64_t version; /* of its content, after the launch, */
+    uint64_t named;   /* and how many operations had named the allocation by then */
 } mdnn_recipe_operand_t;
 
-/* A launch with all that it names. Counted; owns the launch. */
+/* A launch with all that it names; or a chain of launches, all of which write the same result (chains.h), with all that
+ * any of them names. Counted; owns the launch. */
 typedef struct mdnn_recipe {
     _Atomic uint32_t references; /* drops give theirs back without the lock */
     mdnn_recorded_launch_t *launch;
+    struct mdnn_recipe *before; /* what is made again first: one reference; NULL: nothing */
+    uint32_t length;            /* launches */
     mdnn_launch_key_t *key;
     uint64_t code;    /* how often code had been unloaded */
     uint64_t unknown; /* how many operations had written nobody knows what */
     uint32_t operand_count;
+    uint32_t last_count; /* of the last launch: the first ones of all */
     mdnn_recipe_operand_t operands[];
 } mdnn_recipe_t;
 
 /* Begins with one reference. NULL: memory is short. */
 mdnn_recipe_t *mdnn_recipe_create(uint32_t operand_count);
 void mdnn_recipe_drop(mdnn_recipe_t *recipe); /* accepts NULL */
+/* Whether launches that are made again get a copy of the operand (images.h). */
+bool mdnn_recipe_is_small(const mdnn_recipe_t *recipe, uint32_t operand);
+/* Whether the last of its launches names that range. */
+bool mdnn_recipe_last_names(const mdnn_recipe_t *recipe, uint64_t start);
+/* Enqueues its launches once more. false: a call failed. */
+bool mdnn_recipe_replay(const mdnn_driver_t *driver, const mdnn_recipe_t *recipe,
+                        const mdnn_redirect_t *redirects, size_t count, CUstream stream);
 
 typedef struct mdnn_made_value {
     uint64_t start; /* 0: the place is empty */
     uint64_t number, bytes, version;
+    uint64_t named;      /* how many operations have named the range */
     uint64_t departures; /* of the range, when the content was made, or may have been written */
     mdnn_launch_key_t
         *maker; /* of the last launch that is known to have written it; NULL: something else did */

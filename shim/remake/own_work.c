@@ -5,7 +5,7 @@
 #include "config/fault.h"
 #include "shim/vmem/virtual_shared.h"
 
-enum { ALIGNMENT = 256, COUNTERS_BYTES = 16, THREADS = 256, MOST_BLOCKS = 1056 };
+enum { ALIGNMENT = 512, COUNTERS_BYTES = 16, THREADS = 256, MOST_BLOCKS = 1056 };
 
 static uint64_t round_up(uint64_t bytes)
 {
@@ -13,14 +13,15 @@ static uint64_t round_up(uint64_t bytes)
 }
 
 /* Of all scratch memory; each span's copy is given its place behind `scratch`. */
-static uint64_t lay_out(mdnn_own_work_t *work, uint64_t scratch)
+static uint64_t lay_out(mdnn_own_work_t *work, uint64_t scratch, uint64_t more)
 {
     uint64_t at = round_up(COUNTERS_BYTES * work->span_count);
     for (size_t i = 0; i < work->span_count; i++) {
         work->spans[i].copy = scratch + at;
         at += round_up(work->spans[i].bytes);
     }
-    return at;
+    work->more = scratch + at;
+    return at + more;
 }
 
 /* Whether an operation can name the scratch memory together with the spans, whatever has to leave for it. */
@@ -35,10 +36,10 @@ static bool fits_with_spans(const mdnn_own_work_t *work, uint64_t bytes)
     return fits;
 }
 
-static mdnn_remake_outcome_t take_scratch(mdnn_own_work_t *work, bool may_move)
+static mdnn_remake_outcome_t take_scratch(mdnn_own_work_t *work, uint64_t more, bool may_move)
 {
     mdnn_memory_t *const memory = work->device->memory;
-    const uint64_t bytes = lay_out(work, 0);
+    const uint64_t bytes = lay_out(work, 0, more);
     const bool has_room =
         may_move ? fits_with_spans(work, bytes) : mdnn_memory_has_room_beside_all(memory, bytes);
     if (!has_room && !MDNN_FAULT(PROOFS_NEED_NO_ROOM))
@@ -89,7 +90,7 @@ static mdnn_remake_outcome_t begin(mdnn_own_work_t *work)
 
 mdnn_remake_outcome_t mdnn_own_work_open(mdnn_own_work_t *work, mdnn_virtual_device_t *device,
                                          uint64_t number, mdnn_span_t *spans, size_t span_count,
-                                         uint64_t scratch, bool may_move)
+                                         uint64_t more, uint64_t scratch, bool may_move)
 {
     *work = (mdnn_own_work_t){.device = device,
                               .driver = mdnn_real_driver(),
@@ -104,10 +105,10 @@ mdnn_remake_outcome_t mdnn_own_work_open(mdnn_own_work_t *work, mdnn_virtual_dev
     if (!may_move && !all_are_resident(work))
         return MDNN_REMAKE_no_room;
     const mdnn_remake_outcome_t taken =
-        scratch == 0 ? take_scratch(work, may_move) : MDNN_REMAKE_proven;
+        scratch == 0 ? take_scratch(work, more, may_move) : MDNN_REMAKE_proven;
     if (taken != MDNN_REMAKE_proven)
         return taken;
-    (void)lay_out(work, work->scratch);
+    (void)lay_out(work, work->scratch, more);
     const mdnn_remake_outcome_t begun = begin(work);
     if (begun != MDNN_REMAKE_proven && scratch == 0)
         mdnn_own_work_free_scratch(device, number, work->scratch);

@@ -22,18 +22,20 @@ typedef struct mdnn_own_work {
     CUstream stream;
     mdnn_span_t *spans; /* borrowed */
     size_t span_count;
-    uint64_t scratch; /* address; two 64-bit counters per span, and then the copies */
+    uint64_t
+        scratch; /* address; two 64-bit counters per span, then the copies, and then what is asked for besides: */
+    uint64_t more;
     mdnn_memory_operand_t *operands;
     mdnn_memory_operation_t operation;
     mdnn_memory_call_t call; /* the operation is a part of it, so that it is not recorded */
 } mdnn_own_work_t;
 
-/* Begins work that names the spans, whose `copy` it fills in. `scratch` 0: takes scratch memory. `may_move`: other ranges
- * may leave for it, which is waited for, so no other thread may have an operation under way. Returns
- * MDNN_REMAKE_proven, and close must follow; or why not. */
+/* Begins work that names the spans, whose `copy` it fills in. `more`: bytes of scratch memory besides. `scratch` 0: takes
+ * scratch memory. `may_move`: other ranges may leave for it, which is waited for, so no other thread may have an
+ * operation under way. Returns MDNN_REMAKE_proven, and close must follow; or why not. */
 mdnn_remake_outcome_t mdnn_own_work_open(mdnn_own_work_t *work, mdnn_virtual_device_t *device,
                                          uint64_t number, mdnn_span_t *spans, size_t span_count,
-                                         uint64_t scratch, bool may_move);
+                                         uint64_t more, uint64_t scratch, bool may_move);
 /* Frees the scratch memory, in stream order, unless it is kept for more work. */
 void mdnn_own_work_close(mdnn_own_work_t *work, bool keep_scratch);
 void mdnn_own_work_free_scratch(mdnn_virtual_device_t *device, uint64_t number, uint64_t scratch);

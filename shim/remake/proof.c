@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "config/fault.h"
+#include "shim/remake/images.h"
 #include "shim/vmem/virtual_shared.h"
 
 /* ---- spans ---- */
@@ -63,7 +64,7 @@ uint64_t mdnn_watch_begin(mdnn_virtual_device_t *device, uint64_t number,
     const size_t count = recipe->operand_count;
     bool copied = false;
     if (spans && mdnn_proof_results_have_room(mdnn_real_driver()) &&
-        mdnn_own_work_open(&work, device, number, spans, count, 0, may_move) ==
+        mdnn_own_work_open(&work, device, number, spans, count, 0, 0, may_move) ==
             MDNN_REMAKE_proven) {
         copied = mdnn_own_work_clear_counters(&work);
         for (size_t i = 0; copied && i < count; i++)
@@ -82,7 +83,7 @@ void mdnn_watch_end(mdnn_virtual_device_t *device, uint64_t number, const mdnn_r
     const size_t count = recipe->operand_count;
     mdnn_proof_result_t result = {.key = recipe->key, .watched = true, .span_count = count};
     if (spans && mdnn_proof_results_have_room(mdnn_real_driver()) &&
-        mdnn_own_work_open(&work, device, number, spans, count, scratch, may_move) ==
+        mdnn_own_work_open(&work, device, number, spans, count, 0, scratch, may_move) ==
             MDNN_REMAKE_proven) {
         bool compared = true;
         for (size_t i = 0; compared && i < count; i++)
@@ -108,6 +109,15 @@ static bool may_be_seen(const mdnn_memory_t *memory, const mdnn_recipe_t *recipe
     return false;
 }
 
+/* With copies of what is small, as when a dropped content is made again. */
+static bool replay(mdnn_own_work_t *work, const mdnn_recipe_t *recipe)
+{
+    mdnn_redirects_t small;
+    return mdnn_redirects_of(recipe, work->more, &small) &&
+           mdnn_redirects_copy(work->driver, &small, work->stream) &&
+           mdnn_recipe_replay(work->driver, recipe, small.all, small.count, work->stream);
+}
+
 /* Everything is as it was afterwards, even if this returns false, unless copying back fails; then the context is lost. */
 static bool make_again(mdnn_own_work_t *work, const mdnn_recipe_t *recipe,
                        mdnn_proof_result_t *result)
@@ -123,9 +133,7 @@ static bool make_again(mdnn_own_work_t *work, const mdnn_recipe_t *recipe,
     if (result->poisoned)
         done = mdnn_own_work_poison(work, &work->spans[result->wanted]);
     result->timer = functions.time_begin(work->device->device, work->number, true);
-    if (done)
-        done =
-            mdnn_recorded_launch_replay(work->driver, recipe->launch, work->stream) == CUDA_SUCCESS;
+    done = done && replay(work, recipe);
     functions.time_end(work->device->device, work->number, result->timer);
     for (size_t i = 0; done && i < count; i++)
         done = mdnn_own_work_compare(work, i);
@@ -172,8 +180,13 @@ static mdnn_remake_outcome_t prove_with(mdnn_virtual_device_t *device, uint64_t 
                                   .wanted = wanted,
                                   .poisoned = recipe->key->operands[wanted].proofs > 0,
                                   .span_count = count};
+    mdnn_redirects_t small;
+    if (!mdnn_redirects_of(recipe, 0, &small)) {
+        free(spans);
+        return MDNN_REMAKE_many_operands;
+    }
     mdnn_remake_outcome_t outcome =
-        spans ? mdnn_own_work_open(&work, device, number, spans, count, 0, may_move)
+        spans ? mdnn_own_work_open(&work, device, number, spans, count, small.bytes, 0, may_move)
               : MDNN_REMAKE_no_room;
     if (outcome == MDNN_REMAKE_proven) {
         result.span_bytes = bytes_of(spans, count);

@@ -151,10 +151,9 @@ static CUresult launch_again(const mdnn_driver_t *driver, const mdnn_recorded_la
                : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
-                                     const mdnn_recorded_launch_t *launch, CUstream stream)
+static CUresult launch_with(const mdnn_driver_t *driver, const mdnn_recorded_launch_t *launch,
+                            char *bytes, CUstream stream)
 {
-    char *const bytes = (char *)(uintptr_t)launch->parameters; /* the driver only reads them */
     size_t size = launch->parameter_bytes;
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, bytes, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                      CU_LAUNCH_PARAM_END};
@@ -167,6 +166,48 @@ CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
         parameters[i] = bytes + launch->layout->parameter_offsets[i];
     const CUresult result = launch_again(driver, launch, stream, parameters, NULL);
     free(parameters);
+    return result;
+}
+
+static uint64_t redirected(uint64_t word, const mdnn_redirect_t *redirects, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (word - redirects[i].start < redirects[i].bytes)
+            return redirects[i].to + (word - redirects[i].start);
+    return word;
+}
+
+/* Finds addresses as add_parameter does. */
+static void redirect_parameter(char *bytes, size_t size, const mdnn_redirect_t *redirects,
+                               size_t count)
+{
+    uint64_t word;
+    for (size_t at = 0; at + sizeof word <= size;) {
+        memcpy(&word, bytes + at, sizeof word);
+        const bool address = word != 0 && mdnn_virtual_owns(word);
+        word = address ? redirected(word, redirects, count) : word;
+        memcpy(bytes + at, &word, sizeof word);
+        at += address ? sizeof word : sizeof(uint32_t);
+    }
+}
+
+CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
+                                     const mdnn_recorded_launch_t *launch,
+                                     const mdnn_redirect_t *redirects, size_t count,
+                                     CUstream stream)
+{
+    const mdnn_kernel_layout_t *const layout = launch->layout;
+    char *const bytes = malloc(launch->parameter_bytes + 1);
+    if (!bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(bytes, launch->parameters, launch->parameter_bytes);
+    if (launch->packed)
+        redirect_parameter(bytes, launch->parameter_bytes, redirects, count);
+    for (uint32_t i = 0; !launch->packed && i < layout->count; i++)
+        redirect_parameter(bytes + layout->parameter_offsets[i], layout->parameter_bytes[i],
+                           redirects, count);
+    const CUresult result = launch_with(driver, launch, bytes, stream);
+    free(bytes);
     return result;
 }
 

@@ -13,10 +13,17 @@ mdnn_recorded_launch_t *mdnn_recorded_launch_make(const mdnn_launch_t *launch);
 void mdnn_recorded_launch_free(mdnn_recorded_launch_t *launch); /* accepts NULL */
 /* Of its kernel, for people; NULL: not known. Valid until the process ends. */
 const char *mdnn_recorded_launch_name(const mdnn_recorded_launch_t *launch);
-/* Enqueues it once more. An attribute that lets it overlap with its predecessor is left out, since that is another one
- * now. */
+/* Addresses in the `bytes` from `start` on become addresses from `to` on. */
+typedef struct mdnn_redirect {
+    uint64_t start, bytes, to;
+} mdnn_redirect_t;
+
+/* Enqueues it once more, with other addresses where a redirect says so. An attribute that lets it overlap with its
+ * predecessor is left out, since that is another one now. */
 CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
-                                     const mdnn_recorded_launch_t *launch, CUstream stream);
+                                     const mdnn_recorded_launch_t *launch,
+                                     const mdnn_redirect_t *redirects, size_t count,
+                                     CUstream stream);
 
 /* Whether that word of a parameter lies in live memory: which of the operands that is, and how far behind its start. */
 typedef bool (*mdnn_find_operand_t)(void *context, uint64_t word, uint32_t *operand,

@@ -9,6 +9,7 @@
 #include "shim/real/loaded_object.h"
 #include "shim/real/operation_key.h"
 #include "shim/real/process.h"
+#include "shim/remake/chains.h"
 #include "shim/remake/drops.h"
 #include "shim/remake/proof.h"
 #include "shim/remake/remake_counts.h"
@@ -169,12 +170,27 @@ static void look_at_names(mdnn_virtual_device_t *device, uint64_t number,
 
 /* ---- recording ---- */
 
+/* Other kernels of libraries may be one of several of a call, or find counters in a workspace that the call before has
+ * set. */
+static bool is_whole_call(const mdnn_launch_t *launch)
+{
+    static const char *const names[] = {
+#define WHOLE_CALL(name, words) name,
+#include "config/whole_calls.def"
+    };
+    const char *const name = launch->layout ? launch->layout->name : "";
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(name, names[i]))
+            return true;
+    return false;
+}
+
 static mdnn_remake_outcome_t bar_of(const mdnn_virtual_operation_t *operation)
 {
     const mdnn_launch_t *const launch = operation->launch;
     if (!launch)
         return MDNN_REMAKE_no_kernel;
-    if (launch->by_library)
+    if (launch->by_library && !is_whole_call(launch))
         return MDNN_REMAKE_library;
     if (launch->cooperative)
         return MDNN_REMAKE_cooperative;
@@ -190,7 +206,7 @@ typedef struct operand_list {
     const mdnn_memory_t *memory;
     uint32_t count;
     bool full;
-    mdnn_recipe_operand_t operands[MDNN_REMAKE_OPERANDS];
+    mdnn_memory_span_t operands[MDNN_REMAKE_OPERANDS];
 } operand_list_t;
 
 static bool find_operand(void *context, uint64_t word, uint32_t *operand, uint64_t *offset)
@@ -200,14 +216,14 @@ static bool find_operand(void *context, uint64_t word, uint32_t *operand, uint64
     uint32_t i = 0;
     if (!mdnn_memory_find(list->memory, word, &start, &bytes))
         return false;
-    while (i < list->count && list->operands[i].start != start)
+    while (i < list->count && list->operands[i].address != start)
         i++;
     if (i == MDNN_REMAKE_OPERANDS) {
         list->full = true;
         return false;
     }
     if (i == list->count)
-        list->operands[list->count++] = (mdnn_recipe_operand_t){.start = start, .bytes = bytes};
+        list->operands[list->count++] = (mdnn_memory_span_t){start, bytes};
     *operand = i;
     *offset = word - start;
     return true;
@@ -223,9 +239,18 @@ static void add_names(operand_list_t *list, const mdnn_virtual_operation_t *oper
         (void)find_operand(list, names[i].address, &operand, &offset);
 }
 
+static mdnn_recipe_t *chain(const mdnn_memory_t *memory, mdnn_recipe_t *last)
+{
+    bool is_new;
+    mdnn_recipe_t *const recipe = mdnn_chain(memory, last, state.code, state.unknown, &is_new);
+    if (is_new)
+        mdnn_remake_count_key(false);
+    return recipe;
+}
+
 /* Takes over the launch. */
 static mdnn_recipe_t *make_recipe(mdnn_recorded_launch_t *launch, const operand_list_t *list,
-                                  uint64_t key[2])
+                                  uint64_t key[2], uint64_t shape)
 {
     bool is_new;
     mdnn_recipe_t *const recipe = mdnn_recipe_create(list->count);
@@ -241,22 +266,38 @@ static mdnn_recipe_t *make_recipe(mdnn_recorded_launch_t *launch, const operand_
     }
     if (is_new)
         mdnn_remake_count_key(false);
+    mdnn_launch_shape_has_key(shape, is_new);
+    found->launches += found->launches < MDNN_REMAKE_WATCHES;
     recipe->key = found;
     recipe->code = state.code;
-    memcpy(recipe->operands, list->operands, list->count * sizeof list->operands[0]);
+    for (uint32_t i = 0; i < list->count; i++)
+        recipe->operands[i] = (mdnn_recipe_operand_t){.start = list->operands[i].address,
+                                                      .bytes = list->operands[i].bytes};
     return recipe;
+}
+
+static uint64_t shape_of(const mdnn_launch_t *launch)
+{
+    uint64_t hash = mdnn_driver_hash(MDNN_DRIVER_HASH_START, (uintptr_t)launch->function);
+    for (int i = 0; i < 3; i++)
+        hash = mdnn_driver_hash(hash, (uint64_t)launch->grid[i] << 32 | launch->block[i]);
+    return hash;
 }
 
 static void record(flight_t *flight, const mdnn_virtual_operation_t *operation)
 {
+    const uint64_t shape = shape_of(operation->launch);
     operand_list_t list;
     uint64_t key[2];
     list.memory = flight->device->memory;
     list.count = 0;
     list.full = false;
+    flight->why = MDNN_REMAKE_unknown;
+    if (!mdnn_launch_shape_is_worthwhile(shape) && !MDNN_FAULT(HOPELESS_LAUNCHES_ARE_WATCHED))
+        return;
     mdnn_recorded_launch_t *const launch = mdnn_recorded_launch_make(operation->launch);
-    flight->why =
-        operation->launch->attribute_count > 0 ? MDNN_REMAKE_cooperative : MDNN_REMAKE_unknown;
+    if (!launch && operation->launch->attribute_count > 0)
+        flight->why = MDNN_REMAKE_cooperative;
     if (!launch)
         return;
     if (!mdnn_recorded_launch_key(launch, find_operand, &list, key)) {
@@ -269,14 +310,17 @@ static void record(flight_t *flight, const mdnn_virtual_operation_t *operation)
     /* A kernel may write all of one range and a part of a larger one. */
     for (uint32_t i = 0; i < list.count && !MDNN_FAULT(SIZES_ARE_ALL_THE_SAME); i++)
         key[0] = mdnn_driver_hash(key[0], list.operands[i].bytes);
-    flight->recipe = make_recipe(launch, &list, key);
+    flight->recipe = make_recipe(launch, &list, key, shape);
+    if (flight->recipe)
+        flight->recipe = chain(flight->device->memory, flight->recipe);
 }
 
 static void watch(flight_t *flight)
 {
     mdnn_launch_key_t *const key = flight->recipe->key;
-    if (key->barred != MDNN_REMAKE_proven || key->watches + key->watching >= MDNN_REMAKE_WATCHES ||
-        mdnn_launch_key_rests(key))
+    /* What is launched once only need not be known. */
+    if (key->barred != MDNN_REMAKE_proven || key->launches < 2 ||
+        key->watches + key->watching >= MDNN_REMAKE_WATCHES || mdnn_launch_key_rests(key))
         return;
     flight->scratch = mdnn_watch_begin(flight->device, flight->number, flight->recipe, may_drop());
     if (flight->scratch == 0)
@@ -384,6 +428,16 @@ static void before(mdnn_virtual_operation_t *operation)
     mdnn_unlock(&lock);
 }
 
+static void count_names(const flight_t *flight, const mdnn_virtual_operation_t *operation)
+{
+    const mdnn_memory_operand_t *const names = mdnn_virtual_names(operation);
+    for (size_t i = 0; i < operation->name_count; i++) {
+        mdnn_made_value_t *const value = mdnn_made_value(flight->device->memory, names[i].address);
+        if (value)
+            value->named++;
+    }
+}
+
 /* All that the operation names has new content, unless it is known to be only read. */
 static void note_writes(const flight_t *flight, const mdnn_virtual_operation_t *operation)
 {
@@ -417,6 +471,7 @@ static void note_versions(const flight_t *flight)
             mdnn_made_value(flight->device->memory, recipe->operands[i].start);
         recipe->operands[i].number = value ? value->number : 0;
         recipe->operands[i].version = value ? value->version : 0;
+        recipe->operands[i].named = value ? value->named : 0;
     }
 }
 
@@ -431,6 +486,7 @@ static void land(flight_t *flight, const mdnn_virtual_operation_t *operation, bo
                            may_drop() && state.flying == 0);
         else if (flight->scratch != 0)
             mdnn_own_work_free_scratch(device, flight->number, flight->scratch);
+        count_names(flight, operation);
         if (runs)
             note_writes(flight, operation);
         if (runs && flight->recipe)

@@ -86,9 +86,43 @@ static void run_stamp(void *const *parameters)
         other[i] = 7 * a.in[i] + a.k;
 }
 
-static const named_kernel_t bodies[] = {{"map", run_map},       {"back", run_back},
-                                        {"unsure", run_unsure}, {"secret", run_secret},
-                                        {"add", run_add},       {"stamp", run_stamp}};
+/* As batch normalization: out = (in + scale) by parts, and statistics, which are updated; other: scale, mean, moment. */
+enum { SCALE, MEAN, LAST, SMALL_WORDS };
+static void run_norm(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    uint32_t *const small = a.at ? simulator->memory(a.at, SMALL) : NULL;
+    for (int i = 0; a.out && a.in && small && i < WORDS; i++)
+        a.out[i] = 5 * a.in[i] + small[SCALE] + a.k;
+    if (small && a.in) {
+        small[MEAN] = 3 * small[MEAN] + a.in[0];
+        small[LAST] = a.in[1];
+    }
+}
+
+/* In place. */
+static void run_clamp(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    for (int i = 0; a.out && i < WORDS; i++)
+        a.out[i] = a.out[i] & 1 ? 0 : a.out[i];
+}
+
+/* Seems to read only, and begins to change a word one day. */
+static bool is_sly;
+static void run_sly(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    for (int i = 0; a.out && a.in && i < WORDS; i++)
+        a.out[i] = 7 * a.in[i];
+    if (a.in && is_sly)
+        a.in[7] += 12;
+}
+
+static const named_kernel_t bodies[] = {
+    {"map", run_map},       {"back", run_back},   {"unsure", run_unsure},
+    {"secret", run_secret}, {"add", run_add},     {"stamp", run_stamp},
+    {"norm", run_norm},     {"clamp", run_clamp}, {"sly", run_sly}};
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
 /* Launches of other shapes are of other kinds, which no proof is of yet. */
@@ -521,6 +555,108 @@ static void reset(void)
     training();
 }
 
+/* ---- several launches that make one content ---- */
+
+/* x[i + 1] is made of x[i] by three launches, two of them in place. */
+typedef struct blocks {
+    void *x[LAYERS + 1], *small[LAYERS], *gradients[2];
+    uint32_t iteration;
+} blocks_t;
+
+static bool are_late(const blocks_t *each)
+{
+    return each->iteration >= ITERATIONS - 4;
+}
+
+static void make_block(const blocks_t *each, int i, void (*between)(const blocks_t *, int))
+{
+    launch("norm", first, each->x[i + 1], each->x[i], each->small[i], 17);
+    if (between)
+        between(each, i);
+    launch("add", first, each->x[i + 1], each->x[i], NULL, 3);
+    launch("clamp", first, each->x[i + 1], NULL, NULL, 0);
+}
+
+static void block_back(const blocks_t *each, int i)
+{
+    const int from = (LAYERS - i) % 2;
+    launch("back", first, each->gradients[!from], each->gradients[from], each->x[i], 0);
+    CUDA(cudaFreeAsync(each->x[i], first));
+}
+
+/* `between` is called between two launches of a block, `after` between the passes. */
+static void run_blocks(void (*between)(const blocks_t *, int), void (*after_all)(blocks_t *))
+{
+    blocks_t each = {0};
+    for (int i = 0; i < 2; i++)
+        each.gradients[i] = allocate(BYTES);
+    each.x[0] = allocate(BYTES);
+    for (int i = 0; i < LAYERS; i++) {
+        each.small[i] = allocate(SMALL);
+        CUDA(cudaMemsetAsync(each.small[i], i, SMALL, first));
+    }
+    for (; each.iteration < ITERATIONS + 6; each.iteration++) {
+        set_input(each.x[0], each.iteration);
+        for (int i = 0; i < LAYERS; i++) {
+            each.x[i + 1] = allocate(BYTES);
+            make_block(&each, i, between);
+        }
+        if (after_all)
+            after_all(&each);
+        CUDA(cudaMemsetAsync(each.gradients[0], 1, BYTES, first));
+        for (int i = LAYERS; i > 0; i--)
+            block_back(&each, i);
+        read_back(each.gradients[LAYERS % 2]);
+        for (int i = 0; i < LAYERS; i++) {
+            CUDA(cudaMemcpy(host, each.small[i], SMALL, cudaMemcpyDeviceToHost));
+            add_to_sum(host, SMALL / 4);
+        }
+    }
+}
+
+/* Other scales and statistics, or none at all, before the results are wanted. */
+static void change_small(blocks_t *each)
+{
+    for (int i = 0; i < LAYERS && are_late(each); i++) {
+        CUDA(cudaFreeAsync(each->small[i], first));
+        each->small[i] = allocate(SMALL);
+        CUDA(cudaMemsetAsync(each->small[i], 100 + i, SMALL, first));
+    }
+}
+
+static void change_between(const blocks_t *each, int i)
+{
+    is_sly = are_late(each);
+    launch("sly", first, each->gradients[1], each->x[i + 1], NULL, 0);
+}
+
+/* No two launches are alike. */
+static void hopeless(void)
+{
+    char *const x = allocate(4 * BYTES), *const y = allocate(BYTES);
+    for (uint32_t i = 0; i < 200; i++) {
+        if (i % 10 == 0)
+            set_input(x, i);
+        launch("map", first, y, x + 4096 * i, NULL, 1);
+        read_back(y);
+    }
+}
+
+static void blocks_only(void)
+{
+    run_blocks(NULL, NULL);
+}
+
+static void blocks_with_other_small(void)
+{
+    run_blocks(NULL, change_small);
+}
+
+static void blocks_with_gaps(void)
+{
+    run_blocks(change_between, NULL);
+}
+
 /* ---- threads ---- */
 
 typedef struct worker {
@@ -731,10 +867,17 @@ static const struct {
 static const struct {
     const char *name;
     void (*run)(void);
-} programs[] = {{"unsure", unsure},  {"two_results", two_results},
-                {"larger", larger},  {"own_pool", own_pool},
-                {"deep", deep},      {"reset", reset},
-                {"threads", threads}};
+} programs[] = {{"unsure", unsure},
+                {"two_results", two_results},
+                {"larger", larger},
+                {"own_pool", own_pool},
+                {"deep", deep},
+                {"reset", reset},
+                {"threads", threads},
+                {"blocks", blocks_only},
+                {"small", blocks_with_other_small},
+                {"gaps", blocks_with_gaps},
+                {"hopeless", hopeless}};
 
 static void run(const char *program)
 {

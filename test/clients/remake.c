@@ -205,7 +205,7 @@ static void one_kernel(const char *kernel, bool from_old)
     for (uint32_t i = 0; i < ITERATIONS; i++) {
         set_input(x, i);
         if (from_old)
-            set_input(y, 100 - i);
+            set_input(y, 100 + i);
         if (strcmp(kernel, "workspace") == 0)
             set_word(extra, i % 3);
         launch(kernel, first, y, x, extra, 17);
@@ -400,7 +400,7 @@ static void flags(void)
     void *const x = allocate(BYTES), *const y = allocate(BYTES), *const z = allocate(BYTES);
     for (uint32_t i = 0; i < 2 * ITERATIONS; i++) {
         set_input(x, i);
-        set_input(y, 100 - i);
+        set_input(y, 100 + i);
         launch("either", first, y, x, NULL, i % 2);
         launch("map", first, z, y, NULL, 5);
         read_back(y, BYTES);
