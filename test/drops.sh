@@ -19,7 +19,7 @@ drops() {
 some="memory['remake_dropped'] > 5 and memory['remake_wanted'] > 5"
 early="$some and memory['remake_early'] > 0"
 
-plan 36
+plan 39
 check 'results of a chain of kernels' drops chain "$some"
 check 'results that are freed when they were read' drops training \
     "$some and memory['remake_early'] == 0 and memory['remake_wanted'] == memory['remake_dropped']"
@@ -54,7 +54,10 @@ resets() { # with dropped contents; the statistics do not show the device any mo
 check 'a reset of the device' resets
 check 'results of launches in place' drops blocks "$some and memory['remake_early'] == 0"
 check 'small ranges that are others by then' drops small "$some and memory['remake_early'] == 0"
+check 'small ranges that others read meanwhile' drops readers "$early"
+check 'launches in place that a flag changes' drops flag "$some and memory['remake_early'] == 0"
 check 'kernels that change what launches in place find' drops gaps "memory['remake_dropped'] == 0 and memory['remake_differences'] > 0"
+check 'a kernel in place that happens to leave nothing' drops zeros "memory['remake_dropped'] == 0 and memory['remake_differences'] > 0"
 check 'launches of which no two are alike' drops hopeless "60 < memory['remake_keys'] < 80"
 check 'three threads' drops threads "$some"
 lost() { # the bytes are lost, and the program must not go on with others

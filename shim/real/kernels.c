@@ -26,7 +26,7 @@ static mdnn_status_t find_kernels(const mdnn_driver_t *driver, CUmodule module,
                   {&kernels->hold, "mdnn_hold"},
                   {&kernels->copy, "mdnn_copy"},
                   {&kernels->compare, "mdnn_compare"},
-                  {&kernels->complement, "mdnn_complement"},
+                  {&kernels->poison, "mdnn_poison"},
                   {&kernels->hash, "mdnn_hash"},
                   {&kernels->demand_equal, "mdnn_demand_equal"}};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)

@@ -136,22 +136,40 @@ extern "C" __global__ void mdnn_compare(const unsigned long long *now, const uns
         atomicAdd(&counts[1], mixed);
 }
 
-extern "C" __global__ void mdnn_complement(unsigned long long *to, const unsigned long long *from,
-                                           unsigned long long bytes)
-{
-    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
-    const unsigned long long self = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
-    for (unsigned long long i = self; i < bytes / 8; i += step)
-        to[i] = ~from[i];
-    for (unsigned long long i = bytes / 8 * 8 + self; i < bytes; i += step)
-        ((unsigned char *)to)[i] = (unsigned char)~((const unsigned char *)from)[i];
-}
-
 static __device__ unsigned long long mix(unsigned long long value, unsigned long long first, unsigned long long second)
 {
     value = (value ^ value >> 32) * first;
     value = (value ^ value >> 29) * second;
     return value ^ value >> 32;
+}
+
+// What no byte of `from` is: with `salt` 0 the complement; else bytes at random, or the complement of those that would be
+// the same. The bytes behind the last whole word are one word more.
+static __device__ unsigned long long poison_for(unsigned long long from, unsigned long long place, unsigned long long salt)
+{
+    if (salt == 0)
+        return ~from;
+    const unsigned long long low = 0x7F7F7F7F7F7F7F7Full;
+    const unsigned long long word = mix((place + salt) * 0x9E3779B97F4A7C15ull, 0xBF58476D1CE4E5B9ull, 0x94D049BB133111EBull);
+    const unsigned long long differ = word ^ from;
+    const unsigned long long same = ~(((differ & low) + low) | differ) & ~low;
+    return word ^ (same >> 7) * 0xFF;
+}
+
+extern "C" __global__ void mdnn_poison(unsigned long long *to, const unsigned long long *from, unsigned long long bytes,
+                                       unsigned long long salt)
+{
+    const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
+    const unsigned long long self = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
+    for (unsigned long long i = self; i < bytes / 8; i += step)
+        to[i] = poison_for(from[i], i, salt);
+    if (self == 0 && bytes % 8 != 0) {
+        unsigned char *const rest = (unsigned char *)(to + bytes / 8);
+        const unsigned long long word =
+            poison_for(word_of((const unsigned char *)(from + bytes / 8), bytes % 8), bytes / 8, salt);
+        for (unsigned i = 0; i < bytes % 8; i++)
+            rest[i] = (unsigned char)(word >> 8 * i);
+    }
 }
 
 // Each word is mixed with its place, twice and differently, and the results are added up, so it does not matter in which

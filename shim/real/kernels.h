@@ -16,8 +16,9 @@ typedef struct mdnn_kernels {
      * to the first how many words of 8 bytes differ (those of the end count as one), and to the second how many of
      * them have only bytes that are the same or the complement */
     CUfunction compare;
-    /* takes the destination, the source, both aligned to 8 bytes, and a number of bytes: writes the complement */
-    CUfunction complement;
+    /* takes the destination, the source, both aligned to 8 bytes, a number of bytes, and a salt: writes what no byte of the
+     * source is; with salt 0 the complement, else bytes at random */
+    CUfunction poison;
     /* takes a place in memory, aligned to 8 bytes, a number of bytes, and the address of two 64-bit words: adds the hash
      * of the content to these. A block has a multiple of 32 threads */
     CUfunction hash;

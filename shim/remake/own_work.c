@@ -156,11 +156,11 @@ static bool launch(mdnn_own_work_t *work, CUfunction kernel, uint64_t bytes, voi
                0, work->stream, parameters, NULL) == CUDA_SUCCESS;
 }
 
-bool mdnn_own_work_poison(mdnn_own_work_t *work, const mdnn_span_t *span)
+bool mdnn_own_work_poison(mdnn_own_work_t *work, const mdnn_span_t *span, uint64_t salt)
 {
     mdnn_span_t at = *span;
-    void *parameters[] = {&at.start, &at.copy, &at.bytes};
-    return launch(work, work->kernels->complement, at.bytes, parameters);
+    void *parameters[] = {&at.start, &at.copy, &at.bytes, &salt};
+    return launch(work, work->kernels->poison, at.bytes, parameters);
 }
 
 bool mdnn_own_work_compare(mdnn_own_work_t *work, size_t span)

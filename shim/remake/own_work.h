@@ -44,8 +44,8 @@ void mdnn_own_work_free_scratch(mdnn_virtual_device_t *device, uint64_t number, 
 bool mdnn_own_work_clear_counters(mdnn_own_work_t *work);
 bool mdnn_own_work_copy_aside(mdnn_own_work_t *work, const mdnn_span_t *span);
 bool mdnn_own_work_put_back(mdnn_own_work_t *work, const mdnn_span_t *span);
-/* Fills the span with the complement of its copy. */
-bool mdnn_own_work_poison(mdnn_own_work_t *work, const mdnn_span_t *span);
+/* Fills the span with what no byte of its copy is: with salt 0 the complement, else bytes at random. */
+bool mdnn_own_work_poison(mdnn_own_work_t *work, const mdnn_span_t *span, uint64_t salt);
 /* Counts differences between the span and its copy (shim/real/kernels.h). */
 bool mdnn_own_work_compare(mdnn_own_work_t *work, size_t span);
 

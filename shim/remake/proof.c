@@ -130,8 +130,10 @@ static bool make_again(mdnn_own_work_t *work, const mdnn_recipe_t *recipe,
     bool done = copied == count && mdnn_own_work_clear_counters(work);
     if (!done)
         return false; /* nothing was changed */
+    const unsigned salt = recipe->key->operands[result->wanted].proofs - 1U;
     if (result->poisoned)
-        done = mdnn_own_work_poison(work, &work->spans[result->wanted]);
+        done = mdnn_own_work_poison(work, &work->spans[result->wanted],
+                                    MDNN_FAULT(POISON_IS_ALWAYS_THE_COMPLEMENT) ? 0 : salt);
     result->timer = functions.time_begin(work->device->device, work->number, true);
     done = done && replay(work, recipe);
     functions.time_end(work->device->device, work->number, result->timer);

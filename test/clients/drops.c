@@ -100,12 +100,14 @@ static void run_norm(void *const *parameters)
     }
 }
 
-/* In place. */
+/* In place; other: which words go. */
 static void run_clamp(void *const *parameters)
 {
     const arrays_t a = arrays_of(parameters);
+    const uint32_t *const flag = a.at ? simulator->memory(a.at, SMALL) : NULL;
+    const uint32_t gone = flag ? flag[0] & 1 : 1;
     for (int i = 0; a.out && i < WORDS; i++)
-        a.out[i] = a.out[i] & 1 ? 0 : a.out[i];
+        a.out[i] = (a.out[i] & 1) == gone ? 0 : a.out[i];
 }
 
 /* Seems to read only, and begins to change a word one day. */
@@ -560,6 +562,7 @@ static void reset(void)
 /* x[i + 1] is made of x[i] by three launches, two of them in place. */
 typedef struct blocks {
     void *x[LAYERS + 1], *small[LAYERS], *gradients[2];
+    void *flag; /* NULL: there is none */
     uint32_t iteration;
 } blocks_t;
 
@@ -574,7 +577,7 @@ static void make_block(const blocks_t *each, int i, void (*between)(const blocks
     if (between)
         between(each, i);
     launch("add", first, each->x[i + 1], each->x[i], NULL, 3);
-    launch("clamp", first, each->x[i + 1], NULL, NULL, 0);
+    launch("clamp", first, each->x[i + 1], NULL, each->flag, 0);
 }
 
 static void block_back(const blocks_t *each, int i)
@@ -584,10 +587,11 @@ static void block_back(const blocks_t *each, int i)
     CUDA(cudaFreeAsync(each->x[i], first));
 }
 
-/* `between` is called between two launches of a block, `after` between the passes. */
-static void run_blocks(void (*between)(const blocks_t *, int), void (*after_all)(blocks_t *))
+/* `between` is called between two launches of a block, `after_all` between the passes. */
+static void run_blocks(void *flag, void (*between)(const blocks_t *, int),
+                       void (*after_all)(blocks_t *))
 {
-    blocks_t each = {0};
+    blocks_t each = {.flag = flag};
     for (int i = 0; i < 2; i++)
         each.gradients[i] = allocate(BYTES);
     each.x[0] = allocate(BYTES);
@@ -630,6 +634,27 @@ static void change_between(const blocks_t *each, int i)
     launch("sly", first, each->gradients[1], each->x[i + 1], NULL, 0);
 }
 
+/* The kernel in place leaves nothing of what it finds, and nothing of the complement of that either. */
+static void zeros(void)
+{
+    void *x[LAYERS], *gradients[2];
+    for (int i = 0; i < 2; i++)
+        gradients[i] = allocate(BYTES);
+    for (uint32_t iteration = 0; iteration < ITERATIONS + 6; iteration++) {
+        set_input(gradients[0], iteration);
+        for (int i = 0; i < LAYERS; i++) {
+            x[i] = allocate(BYTES);
+            CUDA(cudaMemsetAsync(x[i], 1, BYTES, first));
+            launch("clamp", first, x[i], NULL, NULL, 0);
+        }
+        for (int i = 0; i < LAYERS; i++) {
+            launch("back", first, gradients[(i + 1) % 2], gradients[i % 2], x[i], 0);
+            CUDA(cudaFreeAsync(x[i], first));
+        }
+        read_back(gradients[LAYERS % 2]);
+    }
+}
+
 /* No two launches are alike. */
 static void hopeless(void)
 {
@@ -642,19 +667,50 @@ static void hopeless(void)
     }
 }
 
+/* While results are made again, with nothing to wait for. */
+static void read_small_elsewhere(blocks_t *each)
+{
+    follow(second, first);
+    for (int i = 0; i < LAYERS; i++)
+        CUDA(cudaMemcpyAsync(host + i * SMALL / 4, each->small[i], SMALL, cudaMemcpyDeviceToHost,
+                             second));
+    for (int i = LAYERS; i > 0; i--)
+        launch("map", first, each->gradients[1], each->x[i], NULL, 1);
+    CUDA(cudaStreamSynchronize(second));
+    add_to_sum(host, LAYERS * SMALL / 4);
+}
+
+/* The next forward pass needs it otherwise. */
+static void turn_flag(blocks_t *each)
+{
+    CUDA(cudaMemsetAsync(each->flag, (int)(each->iteration + 1) % 2, SMALL, first));
+}
+
 static void blocks_only(void)
 {
-    run_blocks(NULL, NULL);
+    run_blocks(NULL, NULL, NULL);
 }
 
 static void blocks_with_other_small(void)
 {
-    run_blocks(NULL, change_small);
+    run_blocks(NULL, NULL, change_small);
+}
+
+static void blocks_with_readers(void)
+{
+    run_blocks(NULL, NULL, read_small_elsewhere);
+}
+
+static void blocks_with_flag(void)
+{
+    void *const flag = allocate(SMALL);
+    CUDA(cudaMemsetAsync(flag, 0, SMALL, first));
+    run_blocks(flag, NULL, turn_flag);
 }
 
 static void blocks_with_gaps(void)
 {
-    run_blocks(change_between, NULL);
+    run_blocks(NULL, change_between, NULL);
 }
 
 /* ---- threads ---- */
@@ -715,7 +771,7 @@ static void threads(void)
 
 /* ---- random programs ---- */
 
-enum { STREAMS = 3, BUFFERS = 11, STEPS = 120 };
+enum { STREAMS = 3, BUFFERS = 11, SMALLS = 3, STEPS = 120 };
 
 /* Who uses a buffer, so that the program is in order, but for that nothing waits for anything. */
 typedef struct buffer {
@@ -723,7 +779,7 @@ typedef struct buffer {
     int writer;       /* stream */
     unsigned readers; /* streams that have read it since, a bit each */
 } buffer_t;
-static buffer_t buffers[BUFFERS];
+static buffer_t buffers[BUFFERS], smalls[SMALLS];
 static cudaStream_t streams[STREAMS];
 static uint64_t random_state;
 
@@ -749,23 +805,23 @@ static void to_write(buffer_t *buffer, int stream)
     buffer->readers = 0;
 }
 
-static void renew(buffer_t *buffer, int stream)
+static void renew(buffer_t *buffer, size_t bytes, int stream)
 {
     if (buffer->memory) {
         to_write(buffer, stream);
         CUDA(cudaFreeAsync(buffer->memory, streams[stream]));
     }
-    CUDA(cudaMallocAsync(&buffer->memory, BYTES, streams[stream]));
-    CUDA(cudaMemsetAsync(buffer->memory, (int)below(256), BYTES, streams[stream]));
+    CUDA(cudaMallocAsync(&buffer->memory, bytes, streams[stream]));
+    CUDA(cudaMemsetAsync(buffer->memory, (int)below(256), bytes, streams[stream]));
     *buffer = (buffer_t){.memory = buffer->memory, .writer = stream};
 }
 
-static void read_buffer(buffer_t *buffer, int stream)
+static void read_buffer(buffer_t *buffer, size_t bytes, int stream)
 {
     to_read(buffer, stream);
-    CUDA(cudaMemcpyAsync(host, buffer->memory, BYTES, cudaMemcpyDeviceToHost, streams[stream]));
+    CUDA(cudaMemcpyAsync(host, buffer->memory, bytes, cudaMemcpyDeviceToHost, streams[stream]));
     CUDA(cudaStreamSynchronize(streams[stream]));
-    add_to_sum(host, WORDS);
+    add_to_sum(host, bytes / 4);
 }
 
 static buffer_t *another(const buffer_t *than, const buffer_t * or)
@@ -777,13 +833,42 @@ static buffer_t *another(const buffer_t *than, const buffer_t * or)
     return buffer;
 }
 
+/* `other` may be written, too. */
+static void come_between(buffer_t *out, buffer_t *other, buffer_t *small, int stream)
+{
+    if (below(2) == 0) {
+        CUDA(cudaMemsetAsync(small->memory, (int)below(256), SMALL, streams[stream]));
+        return;
+    }
+    to_write(other, stream);
+    launch("secret", streams[stream], other->memory, out->memory, NULL, below(2));
+}
+
+/* A normalization, and what may follow in place. */
+static void normalize(buffer_t *out, buffer_t *in, buffer_t *other, int stream)
+{
+    buffer_t *const small = &smalls[below(SMALLS)];
+    to_read(in, stream);
+    to_write(small, stream);
+    to_write(out, stream);
+    launch("norm", streams[stream], out->memory, in->memory, small->memory, 1);
+    if (below(8) == 0)
+        come_between(out, other, small, stream);
+    if (below(4) > 0)
+        launch("clamp", streams[stream], out->memory, NULL, below(2) ? small->memory : NULL, 0);
+    if (below(4) == 0)
+        renew(small, SMALL, stream);
+}
+
 static void step(uint32_t k)
 {
     const int stream = (int)below(STREAMS);
     const uint32_t what = below(100);
     buffer_t *const out = another(NULL, NULL), *const in = another(out, NULL);
     buffer_t *const other = another(out, in);
-    if (what < 60 || (what >= 84 && what < 90)) {
+    if (what < 20) {
+        normalize(out, in, other, stream);
+    } else if (what < 60 || (what >= 84 && what < 90)) {
         to_read(in, stream);
         to_write(out, stream);
         launch(what < 60 ? "map" : "add", streams[stream], out->memory, in->memory, NULL, k);
@@ -805,9 +890,9 @@ static void step(uint32_t k)
         to_write(out, stream);
         launch("secret", streams[stream], out->memory, in->memory, NULL, 2 * k + below(2));
     } else if (what < 95) {
-        renew(out, stream);
+        renew(out, BYTES, stream);
     } else {
-        read_buffer(out, stream);
+        read_buffer(out, BYTES, stream);
     }
 }
 
@@ -817,11 +902,15 @@ static void random_program(uint64_t seed)
     random_state = seed;
     blocks = 64 + (unsigned)(seed % 1000);
     for (int i = 0; i < BUFFERS; i++)
-        renew(&buffers[i], (int)below(STREAMS));
+        renew(&buffers[i], BYTES, (int)below(STREAMS));
+    for (int i = 0; i < SMALLS; i++)
+        renew(&smalls[i], SMALL, (int)below(STREAMS));
     for (int i = 0; i < STEPS; i++)
         step((uint32_t)(2 * seed + below(2)));
     for (int i = 0; i < BUFFERS; i++)
-        read_buffer(&buffers[i], 0);
+        read_buffer(&buffers[i], BYTES, 0);
+    for (int i = 0; i < SMALLS; i++)
+        read_buffer(&smalls[i], SMALL, 0);
 }
 
 static void random_programs(uint64_t seed, uint64_t count)
@@ -876,7 +965,10 @@ static const struct {
                 {"threads", threads},
                 {"blocks", blocks_only},
                 {"small", blocks_with_other_small},
+                {"readers", blocks_with_readers},
+                {"flag", blocks_with_flag},
                 {"gaps", blocks_with_gaps},
+                {"zeros", zeros},
                 {"hopeless", hopeless}};
 
 static void run(const char *program)

@@ -34,20 +34,28 @@ static void run_compare(void *const *parameters)
     }
 }
 
-static void run_complement(void *const *parameters)
-{
-    const uint64_t bytes = take(parameters, 2);
-    unsigned char *const to = sim_memory(take(parameters, 0), bytes);
-    const unsigned char *const from = sim_memory(take(parameters, 1), bytes);
-    for (uint64_t i = 0; to && from && i < bytes; i++)
-        to[i] = (unsigned char)~from[i];
-}
-
 static uint64_t mix(uint64_t value, uint64_t one, uint64_t two)
 {
     value = (value ^ value >> 32) * one;
     value = (value ^ value >> 29) * two;
     return value ^ value >> 32;
+}
+
+static unsigned char poison_for(unsigned char from, uint64_t at, uint64_t salt)
+{
+    const uint64_t word = mix((at / 8 + salt) * UINT64_C(0x9E3779B97F4A7C15),
+                              UINT64_C(0xBF58476D1CE4E5B9), UINT64_C(0x94D049BB133111EB));
+    const unsigned char random = (unsigned char)(word >> 8 * (at % 8));
+    return salt == 0 || random == from ? (unsigned char)~from : random;
+}
+
+static void run_poison(void *const *parameters)
+{
+    const uint64_t bytes = take(parameters, 2), salt = take(parameters, 3);
+    unsigned char *const to = sim_memory(take(parameters, 0), bytes);
+    const unsigned char *const from = sim_memory(take(parameters, 1), bytes);
+    for (uint64_t i = 0; to && from && i < bytes; i++)
+        to[i] = poison_for(from[i], i, salt);
 }
 
 static void add_word(uint64_t word, uint64_t place, uint64_t sums[2])
@@ -80,7 +88,7 @@ static void run_demand_equal(void *const *parameters)
 
 static const sim_kernel_parameter_t layout[] = {{0, 8}, {8, 8}, {16, 8}, {24, 8}};
 static const sim_kernel_t compare_kernel = {"mdnn_compare", 4, layout, run_compare};
-static const sim_kernel_t complement_kernel = {"mdnn_complement", 3, layout, run_complement};
+static const sim_kernel_t poison_kernel = {"mdnn_poison", 4, layout, run_poison};
 static const sim_kernel_t hash_kernel = {"mdnn_hash", 3, layout, run_hash};
 static const sim_kernel_t demand_equal_kernel = {"mdnn_demand_equal", 2, layout, run_demand_equal};
 
@@ -89,5 +97,5 @@ void sim_register_compare(void)
     (void)sim_function(&hash_kernel);
     (void)sim_function(&demand_equal_kernel);
     (void)sim_function(&compare_kernel);
-    (void)sim_function(&complement_kernel);
+    (void)sim_function(&poison_kernel);
 }
