@@ -19,7 +19,7 @@ drops() {
 some="memory['remake_dropped'] > 5 and memory['remake_wanted'] > 5"
 early="$some and memory['remake_early'] > 0"
 
-plan 39
+plan 47
 check 'results of a chain of kernels' drops chain "$some"
 check 'results that are freed when they were read' drops training \
     "$some and memory['remake_early'] == 0 and memory['remake_wanted'] == memory['remake_dropped']"
@@ -55,7 +55,16 @@ check 'a reset of the device' resets
 check 'results of launches in place' drops blocks "$some and memory['remake_early'] == 0"
 check 'small ranges that are others by then' drops small "$some and memory['remake_early'] == 0"
 check 'small ranges that others read meanwhile' drops readers "$early"
-check 'launches in place that a flag changes' drops flag "$some and memory['remake_early'] == 0"
+check 'launches in place that a flag changes' drops flag "$some and memory['remake_refused'] > 5"
+small() { as_alone 14 "memory['remake_lost'] == 0 and ($2)" "$MDNN_BUILD/test/clients/small_results" "$1"; }
+check 'statistics that a chain begins to change' small statistics "$some and memory['remake_refused'] > 5"
+check 'a counter that matters now and then' small counter "$some"
+check 'a counter that the first launch of a chain raises' small counter_in_chain "$some"
+check 'an input of the first launch that changes in another stream' small race "$some"
+check 'a small range behind a tensor map' small map "$early"
+check 'one that begins to change' small map_that_counts "memory['remake_dropped'] > 5"
+check 'one that is freed' small map_of_freed "$early"
+check 'a small range that is named by its end, too' small end "memory['remake_dropped'] == 0"
 check 'kernels that change what launches in place find' drops gaps "memory['remake_dropped'] == 0 and memory['remake_differences'] > 0"
 check 'a kernel in place that happens to leave nothing' drops zeros "memory['remake_dropped'] == 0 and memory['remake_differences'] > 0"
 check 'launches of which no two are alike' drops hopeless "60 < memory['remake_keys'] < 80"

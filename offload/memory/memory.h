@@ -280,6 +280,8 @@ typedef struct mdnn_memory_operation {
     /* The operation does not run now: each allocation that it names is made resident and pinned once, until
      * mdnn_memory_unpin. The operation gets no stream point and is not recorded. */
     bool capturing;
+    /* It is the library's own, and may fail: what it names together says nothing of what the program needs. */
+    bool optional;
     struct mdnn_memory_call *call; /* that it is a part of; NULL: of none */
     uint64_t time_token, began;    /* the mechanism's */
     /* The number of an allocation whose content this makes again; the mechanism's, too. */

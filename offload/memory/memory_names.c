@@ -177,8 +177,11 @@ static bool note_whole(mdnn_memory_t *memory, uint64_t *largest, uint64_t bytes)
     return is_largest;
 }
 
-static void note_sizes(mdnn_memory_t *memory, const mdnn_sum_t *sum)
+static void note_sizes(mdnn_memory_t *memory, const mdnn_memory_operation_t *operation,
+                       const mdnn_sum_t *sum)
 {
+    if (operation->optional && !MDNN_FAULT(PROOFS_ARE_NEEDS))
+        return;
     const uint64_t beside = sum->movable_bytes - sum->workspace_bytes,
                    needed = beside + mdnn_memory_stuck_bytes(memory) + memory->aside_bytes;
     if (memory->report.largest_operation_bytes < sum->bytes)
@@ -201,6 +204,8 @@ static void note_movable(mdnn_memory_t *memory, const mdnn_memory_operation_t *o
                          const mdnn_sum_t *sum)
 {
     const uint64_t bytes = sum->movable_bytes - sum->workspace_bytes;
+    if (operation->optional && !MDNN_FAULT(PROOFS_ARE_NEEDS))
+        return;
     if (memory->movable_bytes < bytes)
         memory->movable_bytes = bytes;
     if (!operation->capturing && mdnn_memory_counts(memory, bytes))
@@ -297,7 +302,7 @@ static mdnn_status_t hold_at_once(mdnn_memory_t *memory, mdnn_memory_operation_t
 {
     MDNN_TRY(hold(memory, operation, sum));
     operation->named_bytes = sum->bytes;
-    note_sizes(memory, sum);
+    note_sizes(memory, operation, sum);
     if (sum->workspace_named) /* so it is not needed beside them */
         operation->workspace_bytes = 0;
     if (sum->lacking)

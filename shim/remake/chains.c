@@ -11,7 +11,7 @@ uint32_t mdnn_recipe_result(const mdnn_recipe_t *recipe)
 {
     uint32_t result = UINT32_MAX, count = 0;
     for (uint32_t i = 0; i < recipe->operand_count; i++) {
-        if (!recipe->key->operands[i].changed || mdnn_recipe_is_small(recipe, i))
+        if (!recipe->key->operands[i].changed || mdnn_recipe_is_side(recipe, i))
             continue;
         result = i;
         count++;
@@ -118,6 +118,7 @@ mdnn_recipe_t *mdnn_chain(const mdnn_memory_t *memory, mdnn_recipe_t *last, uint
     }
     if (*is_new)
         learn_from_parts(key, last, before, places);
+    key->before = before->key;
     before->references++;
     chain->before = before;
     chain->length = before->length + 1;

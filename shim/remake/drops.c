@@ -1,5 +1,6 @@
 #include "shim/remake/drops.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,14 +23,18 @@
 enum { MOST_EARLY = 2, WANTED_FOR_AN_EARLY = 4 };
 
 struct mdnn_drop {
+    uint32_t references; /* the making's, and those of chains that begin with it */
     mdnn_recipe_t *recipe;
-    uint32_t operand; /* the result */
+    mdnn_drop_t *before; /* of a chain: what is made again first; one reference */
+    uint32_t operand;    /* the result */
     unsigned generation;
-    int slot; /* of the hashes of then: the result, and the inputs in the order of operands */
+    /* Hashes of then: the result, and the inputs of the last launch in the order of its operands. */
+    int slot;
     size_t count;
-    int image; /* MDNN_NO_SLOT: no operand is small */
-    mdnn_redirects_t small;
+    int image; /* MDNN_NO_SLOT: it has no small results */
+    mdnn_redirects_t sides;
     mdnn_stream_point_t end; /* of the hashes and copies; position 0: they are not enqueued */
+    bool made;               /* it was made again, and has changed its image */
 };
 
 /* Entered. */
@@ -136,13 +141,25 @@ static bool take_hashes(void *context, void *job, mdnn_memory_hash_t *hashes)
     return true;
 }
 
+/* Hashes of the inputs of all launches, the first launch's first. Returns how many; SIZE_MAX: they are not known. */
+static size_t inputs_then(const mdnn_drop_t *drop, mdnn_memory_hash_t *hashes)
+{
+    const size_t before = drop->before ? inputs_then(drop->before, hashes) : 0;
+    if (!mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end))
+        return SIZE_MAX;
+    if (before == SIZE_MAX)
+        return SIZE_MAX;
+    memcpy(hashes + before, mdnn_hashes_of(drop->slot) + 1, (drop->count - 1) * sizeof *hashes);
+    return before + drop->count - 1;
+}
+
 static bool hashes_then(void *context, void *launch, mdnn_memory_hash_t *hashes)
 {
     (void)context;
     const mdnn_drop_t *const drop = launch;
-    if (!mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end))
+    if (inputs_then(drop, hashes + 1) == SIZE_MAX)
         return false;
-    memcpy(hashes, mdnn_hashes_of(drop->slot), drop->count * sizeof *hashes);
+    hashes[0] = *mdnn_hashes_of(drop->slot);
     return true;
 }
 
@@ -163,13 +180,22 @@ static void note_remade(const mdnn_drop_t *drop, int now)
     state.remade[place].kernel = mdnn_recorded_launch_name(drop->recipe->launch);
 }
 
+/* One launch after the other, each with its own copies of small results. */
+static bool replay(mdnn_drop_t *drop)
+{
+    if (drop->before && !replay(drop->before))
+        return false;
+    drop->made = true;
+    return mdnn_recorded_launch_replay(mdnn_real_driver(), drop->recipe->launch, drop->sides.all,
+                                       drop->sides.count, state.stream) == CUDA_SUCCESS;
+}
+
 /* Hashes in `now` what was made; a launch that failed leaves other hashes there. */
-static bool launch_and_hash(const mdnn_drop_t *drop, int now)
+static bool launch_and_hash(mdnn_drop_t *drop, int now)
 {
     const mdnn_recipe_operand_t *const result = &drop->recipe->operands[drop->operand];
     const mdnn_memory_span_t span = {result->start, result->bytes};
-    const bool launched = mdnn_recipe_replay(mdnn_real_driver(), drop->recipe, drop->small.all,
-                                             drop->small.count, state.stream);
+    const bool launched = replay(drop);
     return launched && mdnn_hashes_add(now, 0, &span, state.stream) &&
            mdnn_hashes_copy(now, 1, state.stream);
 }
@@ -188,7 +214,7 @@ static int take_at_any_cost(void)
 static mdnn_status_t make(void *context, void *launch)
 {
     (void)context;
-    const mdnn_drop_t *const drop = launch;
+    mdnn_drop_t *const drop = launch;
     look_at_remade(false);
     const int now = take_at_any_cost();
     if (now == MDNN_NO_SLOT)
@@ -206,22 +232,27 @@ static mdnn_status_t make(void *context, void *launch)
     return made && demanded ? MDNN_STATUS_OK : mdnn_failure_note(CUDA_ERROR_LAUNCH_FAILED);
 }
 
-/* `end`: of all work on the slots. */
+/* Gives one reference back. `end`: of all work on the slots, if it was never made again. */
 static void end_drop(mdnn_drop_t *drop, mdnn_stream_point_t end)
 {
-    if (drop->generation == mdnn_hashes_generation()) {
-        mdnn_hashes_give(drop->slot, end);
-        mdnn_images_give(drop->image, end);
+    while (drop && --drop->references == 0) {
+        mdnn_drop_t *const before = drop->before;
+        /* What was made again may still be compared; before that, hashes of then may be on their way. */
+        const bool known =
+            drop->end.position != 0 && mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end);
+        const mdnn_stream_point_t over = known                     ? now_in_stream()
+                                         : drop->end.position != 0 ? drop->end
+                                                                   : end;
+        if (drop->generation == mdnn_hashes_generation()) {
+            mdnn_hashes_give(drop->slot, over);
+            mdnn_images_give(drop->image, over);
+        }
+        if (drop->recipe->drop == drop)
+            drop->recipe->drop = NULL;
+        mdnn_recipe_drop(drop->recipe);
+        free(drop);
+        drop = before;
     }
-    mdnn_recipe_drop(drop->recipe);
-    free(drop);
-}
-
-static void free_drop(mdnn_drop_t *drop)
-{
-    /* What was made again may still be compared; before that, hashes of then may be on their way. */
-    const bool known = mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end);
-    end_drop(drop, known ? now_in_stream() : drop->end);
 }
 
 static void note(void *context, void *launch, uint64_t bytes, mdnn_making_event_t what)
@@ -229,7 +260,7 @@ static void note(void *context, void *launch, uint64_t bytes, mdnn_making_event_
     (void)context;
     mdnn_drop_t *const drop = launch;
     if (what == MDNN_MAKING_ENDED) {
-        free_drop(drop);
+        end_drop(drop, drop->end);
         return;
     }
     mdnn_remake_count_drop(what, bytes);
@@ -342,25 +373,37 @@ static bool is_worthwhile(mdnn_launch_key_t *key)
 static bool is_wanted(const mdnn_recipe_t *recipe, uint32_t result)
 {
     mdnn_launch_key_t *const key = recipe->key;
-    return result != UINT32_MAX && key->operands[result].wanted &&
+    return result != UINT32_MAX && (key->operands[result].wanted || key->linked) &&
            mdnn_launch_key_is_proven(key, result) && key->watches >= MDNN_REMAKE_WATCHES &&
            is_worthwhile(key) && recipe->operand_count <= MDNN_HASHES_OF_A_SLOT &&
            recipe->operands[result].bytes >= MDNN_REMAKE_LARGE;
 }
 
+/* Of the last launch. */
 static bool is_input(const mdnn_recipe_t *recipe, uint32_t result, uint32_t operand)
 {
-    return operand != result && !mdnn_recipe_is_small(recipe, operand);
+    return operand != result && !mdnn_recipe_is_side(recipe, operand);
 }
 
-/* What the making reads, in the order of operands; and all that it names besides the result, if `small`. */
-static size_t list_inputs(const mdnn_drop_t *drop, bool small, mdnn_memory_operand_t *inputs)
+/* What the last launch reads; and all that it names besides the result, if `sides`. */
+static size_t list_own(const mdnn_drop_t *drop, bool sides, mdnn_memory_operand_t *names)
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < drop->recipe->operand_count; i++)
-        if (is_input(drop->recipe, drop->operand, i) || (small && i != drop->operand))
-            inputs[count++] =
+    for (uint32_t i = 0; i < drop->recipe->last_count; i++)
+        if (is_input(drop->recipe, drop->operand, i) || (sides && i != drop->operand))
+            names[count++] =
                 (mdnn_memory_operand_t){drop->recipe->operands[i].start, MDNN_USE_READ};
+    return count;
+}
+
+/* What all launches read, in the order of their hashes. */
+static size_t list_inputs(const mdnn_drop_t *drop, uint64_t *inputs)
+{
+    mdnn_memory_operand_t own[MDNN_HASHES_OF_A_SLOT];
+    size_t count = drop->before ? list_inputs(drop->before, inputs) : 0;
+    const size_t own_count = list_own(drop, false, own);
+    for (size_t i = 0; i < own_count; i++)
+        inputs[count++] = own[i].address;
     return count;
 }
 
@@ -377,14 +420,13 @@ static bool enqueue_inputs(const mdnn_drop_t *drop, CUstream stream)
 {
     size_t place = 1;
     bool enqueued = mdnn_hashes_clear(drop->slot, stream);
-    for (uint32_t i = 0; enqueued && i < drop->recipe->operand_count; i++) {
+    for (uint32_t i = 0; enqueued && i < drop->recipe->last_count; i++) {
         const mdnn_recipe_operand_t *const operand = &drop->recipe->operands[i];
         const mdnn_memory_span_t span = {operand->start, operand->bytes};
         if (is_input(drop->recipe, drop->operand, i))
             enqueued = mdnn_hashes_add(drop->slot, place++, &span, stream);
     }
-    /* Those of earlier launches of a chain. What this one changes is copied once more, after it. */
-    return enqueued && mdnn_redirects_copy(mdnn_real_driver(), &drop->small, stream);
+    return enqueued && mdnn_redirects_copy(mdnn_real_driver(), &drop->sides, stream);
 }
 
 /* As an operation of its own, which brings back what the launch is about to read anyway. */
@@ -396,7 +438,8 @@ static bool hash_inputs(mdnn_virtual_device_t *device, uint64_t number, const md
     mdnn_memory_operation_t operation = {.name = "a hash",
                                          .stream = number,
                                          .operands = inputs,
-                                         .operand_count = list_inputs(drop, true, inputs),
+                                         .operand_count = list_own(drop, true, inputs),
+                                         .optional = true,
                                          .call = &call};
     if ((!alone && !are_resident(device->memory, inputs, operation.operand_count)) ||
         mdnn_memory_begin(device->memory, &operation) != MDNN_STATUS_OK)
@@ -407,38 +450,62 @@ static bool hash_inputs(mdnn_virtual_device_t *device, uint64_t number, const md
     return enqueued;
 }
 
-static size_t count_inputs(const mdnn_recipe_t *recipe, uint32_t result)
+/* Inputs of all launches. */
+static size_t count_inputs(const mdnn_drop_t *drop)
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < recipe->operand_count; i++)
+    for (; drop; drop = drop->before)
+        count += drop->count - 1;
+    return count;
+}
+
+static size_t count_own(const mdnn_recipe_t *recipe, uint32_t result)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < recipe->last_count; i++)
         count += is_input(recipe, result, i);
     return count;
 }
 
-/* NULL: there is no memory, or no place. */
+static bool take_places(mdnn_drop_t *drop)
+{
+    mdnn_redirects_t sides;
+    if (mdnn_hashes_are_many() ||
+        !mdnn_redirects_of(drop->recipe, drop->recipe->last_count, 0, &sides))
+        return false;
+    drop->slot = mdnn_hashes_take();
+    if (drop->slot != MDNN_NO_SLOT && sides.count > 0)
+        drop->image = mdnn_images_take();
+    if (drop->image != MDNN_NO_SLOT)
+        (void)mdnn_redirects_of(drop->recipe, drop->recipe->last_count,
+                                mdnn_image_address(drop->image), &drop->sides);
+    return drop->slot != MDNN_NO_SLOT && (sides.count == 0 || drop->image != MDNN_NO_SLOT);
+}
+
+/* NULL: there is no memory, no place, or a launch of the chain is not known. */
 static mdnn_drop_t *make_drop(mdnn_recipe_t *recipe, uint32_t result)
 {
-    mdnn_redirects_t small;
-    if (mdnn_hashes_are_many() || !mdnn_redirects_of(recipe, 0, &small))
+    mdnn_drop_t *const before = recipe->before ? recipe->before->drop : NULL;
+    if (recipe->before && (!before || before->made))
         return NULL;
     mdnn_drop_t *const drop = calloc(1, sizeof *drop);
-    const int slot = drop ? mdnn_hashes_take() : MDNN_NO_SLOT;
-    const int image = slot != MDNN_NO_SLOT && small.count > 0 ? mdnn_images_take() : MDNN_NO_SLOT;
-    if (slot == MDNN_NO_SLOT || (small.count > 0 && image == MDNN_NO_SLOT)) {
-        mdnn_hashes_give(slot, now_in_stream());
-        free(drop);
+    if (!drop)
         return NULL;
-    }
     recipe->references++;
-    *drop = (mdnn_drop_t){.recipe = recipe,
+    if (before)
+        before->references++;
+    *drop = (mdnn_drop_t){.references = 1,
+                          .recipe = recipe,
+                          .before = before,
                           .operand = result,
-                          .slot = slot,
-                          .image = image,
+                          .slot = MDNN_NO_SLOT,
+                          .image = MDNN_NO_SLOT,
                           .generation = mdnn_hashes_generation(),
-                          .count = 1 + count_inputs(recipe, result)};
-    if (image != MDNN_NO_SLOT)
-        (void)mdnn_redirects_of(recipe, mdnn_image_address(image), &drop->small);
-    return drop;
+                          .count = 1 + count_own(recipe, result)};
+    if (count_inputs(drop) <= MDNN_MAKING_INPUTS && take_places(drop))
+        return drop;
+    end_drop(drop, now_in_stream());
+    return NULL;
 }
 
 mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdnn_recipe_t *recipe,
@@ -456,28 +523,16 @@ mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdn
     return NULL;
 }
 
-/* What the launch has changed. The operation holds that; what is only of earlier launches may have been freed. */
-static bool copy_changed(const mdnn_drop_t *drop, CUstream stream)
-{
-    mdnn_redirects_t named = {0};
-    for (size_t i = 0; i < drop->small.count; i++)
-        if (mdnn_recipe_last_names(drop->recipe, drop->small.all[i].start))
-            named.all[named.count++] = drop->small.all[i];
-    return mdnn_redirects_copy(mdnn_real_driver(), &named, stream);
-}
-
 void mdnn_drop_end(mdnn_virtual_device_t *device, uint64_t number, mdnn_drop_t *drop, bool launched)
 {
-    mdnn_memory_operand_t operands[MDNN_HASHES_OF_A_SLOT];
     uint64_t inputs[MDNN_HASHES_OF_A_SLOT];
     const mdnn_recipe_operand_t *const result = &drop->recipe->operands[drop->operand];
     const mdnn_memory_span_t span = {result->start, result->bytes};
     CUstream const stream =
         mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context);
-    const size_t count = list_inputs(drop, false, operands);
-    for (size_t i = 0; i < count; i++)
-        inputs[i] = operands[i].address;
-    if (launched && stream && state.device == device && copy_changed(drop, stream) &&
+    const size_t count = list_inputs(drop, inputs);
+    drop->recipe->drop = drop;
+    if (launched && stream && state.device == device && !(drop->before && drop->before->made) &&
         mdnn_hashes_add(drop->slot, 0, &span, stream) &&
         mdnn_hashes_copy(drop->slot, drop->count, stream) &&
         mdnn_timelines_mark_event(mdnn_virtual_timelines(), number, &drop->end) == MDNN_STATUS_OK &&

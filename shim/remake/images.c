@@ -60,14 +60,15 @@ static uint64_t round_up(uint64_t bytes)
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-bool mdnn_redirects_of(const mdnn_recipe_t *recipe, uint64_t to, mdnn_redirects_t *redirects)
+bool mdnn_redirects_of(const mdnn_recipe_t *recipe, uint32_t count, uint64_t to,
+                       mdnn_redirects_t *redirects)
 {
     *redirects = (mdnn_redirects_t){0};
-    for (uint32_t i = 0; i < recipe->operand_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const mdnn_recipe_operand_t *const operand = &recipe->operands[i];
-        if (!mdnn_recipe_is_small(recipe, i))
+        if (!mdnn_recipe_is_side(recipe, i))
             continue;
-        if (redirects->count == MDNN_REMAKE_SMALLS ||
+        if (redirects->count == MDNN_REMAKE_SIDES ||
             redirects->bytes + round_up(operand->bytes) > MDNN_IMAGE_BYTES)
             return false;
         redirects->all[redirects->count++] =

@@ -1,7 +1,6 @@
-/* Copies of the small ranges that launches name. A launch that is made again gets these copies instead of the ranges, so
- * it changes nothing but its result, and does not depend on what has become of them: statistics that it updates, say,
- * are not updated twice. A copy is what the range contained after the launch, as in a proof. The caller has entered the
- * device. */
+/* Copies of the small results that launches have beside the large one. A launch that is made again gets these copies
+ * instead of the ranges, so it changes nothing but its result: statistics that it updates, say, are not updated twice. A
+ * copy is what the range contained before the launch. The caller has entered the device. */
 #ifndef MDNN_IMAGES_H
 #define MDNN_IMAGES_H
 
@@ -22,15 +21,17 @@ int mdnn_images_take(void);
 void mdnn_images_give(int image, mdnn_stream_point_t end);
 uint64_t mdnn_image_address(int image);
 
-/* Where a launch finds the small ranges that it names. */
+/* Where a launch finds its small results. */
 typedef struct mdnn_redirects {
     size_t count;
     uint64_t bytes; /* that they take */
-    mdnn_redirect_t all[MDNN_REMAKE_SMALLS];
+    mdnn_redirect_t all[MDNN_REMAKE_SIDES];
 } mdnn_redirects_t;
 
-/* Those of a recipe, whose copies begin at `to`. false: they are too many, or take more than an image has. */
-bool mdnn_redirects_of(const mdnn_recipe_t *recipe, uint64_t to, mdnn_redirects_t *redirects);
+/* Those among the first `count` operands of a recipe, whose copies begin at `to`. false: they are too many, or take more
+ * than an image has. */
+bool mdnn_redirects_of(const mdnn_recipe_t *recipe, uint32_t count, uint64_t to,
+                       mdnn_redirects_t *redirects);
 /* Enqueues copies of the ranges. false: a call failed. */
 bool mdnn_redirects_copy(const mdnn_driver_t *driver, const mdnn_redirects_t *redirects,
                          CUstream stream);

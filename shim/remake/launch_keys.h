@@ -15,9 +15,9 @@ typedef enum mdnn_remake_outcome {
 /* So many launches are watched: what all of them left unchanged counts as only read. And so many proofs of one result
  * must find the same bytes: the first over its own content, the others over what it is not. */
 enum { MDNN_REMAKE_WATCHES = 3, MDNN_REMAKE_PROOFS = 3, MDNN_REMAKE_OPERANDS = 256 };
-/* Smaller contents are not worth remaking, and may be counters: bytes. Copies are kept of the smallest ones, for at most
- * so many operands of a launch. */
-enum { MDNN_REMAKE_LARGE = 1 << 20, MDNN_REMAKE_SMALL = 16 << 10, MDNN_REMAKE_SMALLS = 15 };
+/* Smaller contents are not worth remaking, and may be counters: bytes. Of the smallest ones that a launch changes beside
+ * its result, of at most so many, copies serve when it is made again. */
+enum { MDNN_REMAKE_LARGE = 1 << 20, MDNN_REMAKE_SMALL = 16 << 10, MDNN_REMAKE_SIDES = 15 };
 
 typedef struct mdnn_key_operand {
     bool changed;   /* a launch was seen to change it */
@@ -28,10 +28,12 @@ typedef struct mdnn_key_operand {
 typedef struct mdnn_launch_key {
     struct mdnn_launch_key *next; /* in its bucket */
     uint64_t hash[2];
-    uint32_t launches;          /* so far; no more are counted than matter */
-    uint32_t watches, watching; /* that are over, and whose result is not known yet */
-    bool proving;               /* a proof's result is not known yet */
-    bool counted;               /* among those of which a result was proven */
+    uint32_t launches;              /* so far; no more are counted than matter */
+    uint32_t watches, watching;     /* that are over, and whose result is not known yet */
+    bool proving;                   /* a proof's result is not known yet */
+    bool counted;                   /* among those of which a result was proven */
+    bool linked;                    /* a chain that begins with such a launch is to be dropped */
+    struct mdnn_launch_key *before; /* of a chain: of the launches before its last one */
     /* Why launches of this key are not made again; MDNN_REMAKE_proven: nothing speaks against it. */
     mdnn_remake_outcome_t barred;
     double replay_us; /* 0: unknown */

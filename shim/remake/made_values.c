@@ -28,18 +28,11 @@ void mdnn_recipe_drop(mdnn_recipe_t *recipe)
     }
 }
 
-bool mdnn_recipe_is_small(const mdnn_recipe_t *recipe, uint32_t operand)
+bool mdnn_recipe_is_side(const mdnn_recipe_t *recipe, uint32_t operand)
 {
-    return recipe->operands[operand].bytes <= MDNN_REMAKE_SMALL &&
-           !MDNN_FAULT(SMALL_IS_WRITTEN_AGAIN);
-}
-
-bool mdnn_recipe_last_names(const mdnn_recipe_t *recipe, uint64_t start)
-{
-    for (uint32_t i = 0; i < recipe->last_count; i++)
-        if (recipe->operands[i].start == start)
-            return true;
-    return false;
+    const mdnn_recipe_operand_t *const named = &recipe->operands[operand];
+    return recipe->key->operands[operand].changed && named->bytes <= MDNN_REMAKE_SMALL &&
+           (named->plain || MDNN_FAULT(HIDDEN_RANGES_ARE_REDIRECTED));
 }
 
 bool mdnn_recipe_replay(const mdnn_driver_t *driver, const mdnn_recipe_t *recipe,

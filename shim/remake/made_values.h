@@ -12,6 +12,8 @@
 
 typedef struct mdnn_recipe_operand {
     uint64_t start, bytes;
+    /* Whether its address stands among the parameters as such, and no address of its end does. */
+    bool plain;
     uint64_t number;  /* of the allocation */
     uint64_t version; /* of its content, after the launch, */
     uint64_t named;   /* and how many operations had named the allocation by then */
@@ -23,7 +25,8 @@ typedef struct mdnn_recipe {
     _Atomic uint32_t references; /* drops give theirs back without the lock */
     mdnn_recorded_launch_t *launch;
     struct mdnn_recipe *before; /* what is made again first: one reference; NULL: nothing */
-    uint32_t length;            /* launches */
+    struct mdnn_drop *drop; /* the launch's, while it is known (drops.h); guarded by the device */
+    uint32_t length;        /* launches */
     mdnn_launch_key_t *key;
     uint64_t code;    /* how often code had been unloaded */
     uint64_t unknown; /* how many operations had written nobody knows what */
@@ -35,10 +38,8 @@ typedef struct mdnn_recipe {
 /* Begins with one reference. NULL: memory is short. */
 mdnn_recipe_t *mdnn_recipe_create(uint32_t operand_count);
 void mdnn_recipe_drop(mdnn_recipe_t *recipe); /* accepts NULL */
-/* Whether launches that are made again get a copy of the operand (images.h). */
-bool mdnn_recipe_is_small(const mdnn_recipe_t *recipe, uint32_t operand);
-/* Whether the last of its launches names that range. */
-bool mdnn_recipe_last_names(const mdnn_recipe_t *recipe, uint64_t start);
+/* Whether the operand is a small result beside the large one: launches that are made again get a copy of it (images.h). */
+bool mdnn_recipe_is_side(const mdnn_recipe_t *recipe, uint32_t operand);
 /* Enqueues its launches once more. false: a call failed. */
 bool mdnn_recipe_replay(const mdnn_driver_t *driver, const mdnn_recipe_t *recipe,
                         const mdnn_redirect_t *redirects, size_t count, CUstream stream);

@@ -81,6 +81,7 @@ static mdnn_remake_outcome_t begin(mdnn_own_work_t *work)
                                                 .stream = work->number,
                                                 .operands = work->operands,
                                                 .operand_count = work->span_count + 1,
+                                                .optional = true,
                                                 .call = &work->call};
     if (mdnn_memory_begin(memory, &work->operation) == MDNN_STATUS_OK)
         return MDNN_REMAKE_proven;

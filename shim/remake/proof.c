@@ -109,11 +109,11 @@ static bool may_be_seen(const mdnn_memory_t *memory, const mdnn_recipe_t *recipe
     return false;
 }
 
-/* With copies of what is small, as when a dropped content is made again. */
+/* With copies of small results, as when a dropped content is made again. */
 static bool replay(mdnn_own_work_t *work, const mdnn_recipe_t *recipe)
 {
     mdnn_redirects_t small;
-    return mdnn_redirects_of(recipe, work->more, &small) &&
+    return mdnn_redirects_of(recipe, recipe->operand_count, work->more, &small) &&
            mdnn_redirects_copy(work->driver, &small, work->stream) &&
            mdnn_recipe_replay(work->driver, recipe, small.all, small.count, work->stream);
 }
@@ -183,7 +183,7 @@ static mdnn_remake_outcome_t prove_with(mdnn_virtual_device_t *device, uint64_t 
                                   .poisoned = recipe->key->operands[wanted].proofs > 0,
                                   .span_count = count};
     mdnn_redirects_t small;
-    if (!mdnn_redirects_of(recipe, 0, &small)) {
+    if (!mdnn_redirects_of(recipe, recipe->operand_count, 0, &small)) {
         free(spans);
         return MDNN_REMAKE_many_operands;
     }

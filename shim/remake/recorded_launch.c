@@ -211,6 +211,29 @@ CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
     return result;
 }
 
+static bool has_word(const char *bytes, size_t size, uint64_t address)
+{
+    uint64_t word;
+    for (size_t at = 0; at + sizeof word <= size; at += sizeof(uint32_t)) {
+        memcpy(&word, bytes + at, sizeof word);
+        if (word == address)
+            return true;
+    }
+    return false;
+}
+
+bool mdnn_recorded_launch_has_word(const mdnn_recorded_launch_t *launch, uint64_t address)
+{
+    const mdnn_kernel_layout_t *const layout = launch->layout;
+    if (launch->packed)
+        return has_word(launch->parameters, launch->parameter_bytes, address);
+    for (uint32_t i = 0; i < layout->count; i++)
+        if (has_word(launch->parameters + layout->parameter_offsets[i], layout->parameter_bytes[i],
+                     address))
+            return true;
+    return false;
+}
+
 /* ---- the key ---- */
 
 static void add_to_key(uint64_t key[2], uint64_t value)

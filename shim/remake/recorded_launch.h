@@ -25,6 +25,9 @@ CUresult mdnn_recorded_launch_replay(const mdnn_driver_t *driver,
                                      const mdnn_redirect_t *redirects, size_t count,
                                      CUstream stream);
 
+/* Whether one of the words that may be an address is that one. */
+bool mdnn_recorded_launch_has_word(const mdnn_recorded_launch_t *launch, uint64_t address);
+
 /* Whether that word of a parameter lies in live memory: which of the operands that is, and how far behind its start. */
 typedef bool (*mdnn_find_operand_t)(void *context, uint64_t word, uint32_t *operand,
                                     uint64_t *offset);

@@ -147,6 +147,8 @@ static void note_departure(const mdnn_virtual_device_t *device, const mdnn_made_
         !mdnn_launch_key_is_proven(value->maker, value->maker_operand))
         return;
     value->maker->operands[value->maker_operand].wanted = true;
+    for (mdnn_launch_key_t *key = value->maker->before; key; key = key->before)
+        key->linked = true;
     mdnn_drops_want();
 }
 
@@ -204,7 +206,7 @@ static mdnn_remake_outcome_t bar_of(const mdnn_virtual_operation_t *operation)
 
 typedef struct operand_list {
     const mdnn_memory_t *memory;
-    uint32_t count;
+    uint32_t count, plain_count; /* the first ones stand among the parameters */
     bool full;
     mdnn_memory_span_t operands[MDNN_REMAKE_OPERANDS];
 } operand_list_t;
@@ -270,9 +272,14 @@ static mdnn_recipe_t *make_recipe(mdnn_recorded_launch_t *launch, const operand_
     found->launches += found->launches < MDNN_REMAKE_WATCHES;
     recipe->key = found;
     recipe->code = state.code;
-    for (uint32_t i = 0; i < list->count; i++)
-        recipe->operands[i] = (mdnn_recipe_operand_t){.start = list->operands[i].address,
-                                                      .bytes = list->operands[i].bytes};
+    for (uint32_t i = 0; i < list->count; i++) {
+        const uint64_t start = list->operands[i].address, bytes = list->operands[i].bytes;
+        recipe->operands[i] = (mdnn_recipe_operand_t){
+            .start = start,
+            .bytes = bytes,
+            .plain = i < list->plain_count &&
+                     !mdnn_recorded_launch_has_word(recipe->launch, start + bytes)};
+    }
     return recipe;
 }
 
@@ -305,13 +312,15 @@ static void record(flight_t *flight, const mdnn_virtual_operation_t *operation)
         flight->why = MDNN_REMAKE_host_memory;
         return;
     }
+    list.plain_count = list.count;
     add_names(&list, operation);
     key[0] += state.code; /* other code may have the same names */
     /* A kernel may write all of one range and a part of a larger one. */
     for (uint32_t i = 0; i < list.count && !MDNN_FAULT(SIZES_ARE_ALL_THE_SAME); i++)
         key[0] = mdnn_driver_hash(key[0], list.operands[i].bytes);
     flight->recipe = make_recipe(launch, &list, key, shape);
-    if (flight->recipe)
+    /* Another thread's operation may be about to name what is in between. */
+    if (flight->recipe && state.flying == 0)
         flight->recipe = chain(flight->device->memory, flight->recipe);
 }
 

@@ -15,7 +15,7 @@
 
 #include "test/clients/named_kernels.h"
 
-enum { WORDS = 512 << 10, BYTES = 4 * WORDS, SMALL = 4096, LAYERS = 8, ITERATIONS = 12 };
+enum { WORDS = 320 << 10, BYTES = 4 * WORDS, SMALL = 4096, LAYERS = 8, ITERATIONS = 12 };
 
 /* ---- kernels: (out, in, other, k) ---- */
 

@@ -24,7 +24,7 @@ $(C)/behaviour $(C)/arena: $(C)/reference_convolution.o
 $(C)/graph_matrix: $(C)/graph_cases.o $(C)/graph_problem.o $(C)/reference_convolution.o \
     $(B)/obj/docs/examples/graph.o
 $(C)/layer_errors: $(C)/elements.o $(C)/parallel.o
-$(C)/virtual_memory $(C)/virtual_async $(C)/virtual_graphs $(C)/virtual_names $(C)/virtual_pins $(C)/waits $(C)/remake $(C)/drops $(C)/endings $(C)/small_stacks $(C)/every_fault $(C)/pointer_table $(C)/waiting_streams $(C)/tail: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
+$(C)/virtual_memory $(C)/virtual_async $(C)/virtual_graphs $(C)/virtual_names $(C)/virtual_pins $(C)/waits $(C)/remake $(C)/drops $(C)/small_results $(C)/endings $(C)/small_stacks $(C)/every_fault $(C)/pointer_table $(C)/waiting_streams $(C)/tail: private CLIENT_LIBS += -L$(B)/sim -l:libcuda.so.1
 $(C)/graph_rules $(C)/graph_faults $(C)/magnitudes: $(C)/graph_job.o $(C)/graph_cases.o $(C)/graph_problem.o \
     $(C)/reference_convolution.o $(B)/obj/docs/examples/graph.o
 $(C)/graph_search: $(B)/obj/docs/examples/graph.o
