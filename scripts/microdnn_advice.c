@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "config/sizes.h"
+#include "offload/plan/certificate.h"
 #include "offload/plan/planner.h"
 
 mdnn_status_t tool_advice_init(tool_advice_t *advice, const mdnn_run_record_t *record)
@@ -78,6 +79,8 @@ static mdnn_status_t add_row(tool_advice_t *advice, const tool_gpu_t *gpu,
         return MDNN_STATUS_OUT_OF_MEMORY;
     if (advice->batch > 0)
         MDNN_TRY(tool_advice_batches(advice, budget_bytes, &batches));
+    double bound_us;
+    MDNN_TRY(mdnn_link_bound(period, link, budget_bytes, advice->record->chunk_bytes, &bound_us));
     MDNN_TRY(tool_advice_plan(advice, period, link, budget_bytes, &parts, &plan));
     *row = (tool_advice_row_t){.gpu = gpu,
                                .budget_bytes = budget_bytes,
@@ -89,7 +92,7 @@ static mdnn_status_t add_row(tool_advice_t *advice, const tool_gpu_t *gpu,
     if (plan.verdict == MDNN_VERDICT_FITS) {
         row->ms = plan.predicted.time_us / 1e3;
         row->wait_ms = fmax(plan.predicted.time_us - plan.predicted.compute_us, 0) / 1e3;
-        row->bound_ms = plan.link_bound_us / 1e3;
+        row->bound_ms = bound_us / 1e3;
         row->out_bytes = plan.predicted.out_bytes;
         row->in_bytes = plan.predicted.in_bytes;
         row->host_bytes = plan.predicted.host_peak_bytes;

@@ -172,7 +172,7 @@ static void report_plan(mdnn_follower_report_t *report, const follower_plan_t *m
     report->floor_bytes = made->plan.floor_bytes;
     report->compute_us = made->compute_us;
     report->predicted_us = made->plan.predicted.time_us;
-    report->link_bound_us = made->plan.link_bound_us;
+    report->link_bound_us = made->link_bound_us;
     report->planning_ms = made->planning_ms;
     report->out_bytes = made->plan.predicted.out_bytes;
     report->in_bytes = made->plan.predicted.in_bytes;

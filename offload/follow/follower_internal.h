@@ -38,6 +38,7 @@ typedef struct follower_plan {
     uint64_t *resident_bytes; /* that the plan holds at each position */
     uint64_t budget_bytes;    /* the most that it may hold */
     double compute_us, planning_ms;
+    double link_bound_us; /* mdnn_link_bound */
     uint64_t short_bytes; /* part of the budget that the plan does not use */
     uint64_t number;      /* of the plan follower's; from 1 */
     bool is_guessed;      /* not all of its times are measured */

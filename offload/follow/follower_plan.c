@@ -11,6 +11,7 @@
 #include "config/progress.h"
 #include "offload/plan/best_plan.h"
 #include "offload/follow/follower_internal.h"
+#include "offload/plan/certificate.h"
 
 struct follower_job {
     mdnn_follower_config_t config;
@@ -267,6 +268,8 @@ static mdnn_status_t make_plan(const follower_job_t *job, follower_plan_t *made)
     if (job->tells)
         return MDNN_STATUS_UNSUPPORTED; /* a plan */
     MDNN_TRY(plan_moves(job, made));
+    MDNN_TRY(mdnn_link_bound(&made->period, &config->link, config->budget_bytes,
+                             config->chunk_bytes, &made->link_bound_us));
     made->budget_bytes = config->budget_bytes;
     MDNN_TRY(index_plan(made));
     made->planning_ms = now_ms() - begin_ms;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/fault.h"
+
 enum { PLACES = 32, CUTS = 64, CLASSES = 96 };
 static const double CLASSES_OF_A_BYTE = 48;
 
@@ -400,4 +402,49 @@ mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *l
     free(certificate->positions);
     free(certificate);
     return status;
+}
+
+/* ---- several streams ---- */
+
+typedef struct streams {
+    uint32_t count, numbers[64];
+    double us[64];
+} streams_t;
+
+static void add_time(streams_t *streams, uint32_t number, double time_us)
+{
+    uint32_t i = 0;
+    while (i < streams->count && streams->numbers[i] != number)
+        i++;
+    if (i == sizeof streams->us / sizeof *streams->us)
+        return;
+    if (i == streams->count)
+        streams->numbers[streams->count++] = number;
+    streams->us[i] += time_us;
+}
+
+static streams_t streams_of(const mdnn_period_t *period)
+{
+    const certificate_t times = {.period = period};
+    streams_t streams = {0};
+    for (uint32_t i = 0; i < period->operation_count; i++) {
+        const double time_us = fastest_us(&times, i);
+        if (time_us > 0)
+            add_time(&streams, period->operations[i].stream, time_us);
+    }
+    return streams;
+}
+
+mdnn_status_t mdnn_link_bound(const mdnn_period_t *period, const mdnn_link_t *link,
+                              uint64_t budget_bytes, uint64_t chunk_bytes, double *least_us)
+{
+    const streams_t streams = streams_of(period);
+    mdnn_link_t certain = *link;
+    certain.latency_us = 0;
+    if (streams.count <= 1 || MDNN_FAULT(STREAMS_TAKE_TURNS))
+        return mdnn_certificate(period, &certain, budget_bytes, chunk_bytes, least_us);
+    *least_us = 0;
+    for (uint32_t i = 0; i < streams.count; i++)
+        *least_us = fmax(*least_us, streams.us[i]);
+    return MDNN_STATUS_OK;
 }

@@ -34,4 +34,10 @@
 mdnn_status_t mdnn_certificate(const mdnn_period_t *period, const mdnn_link_t *link,
                                uint64_t budget_bytes, uint64_t chunk_bytes, double *least_us);
 
+/* The link bound: a time that no iteration on the device can beat. A certificate is one only as far as the replay is right,
+ * which guesses the latency of copies and runs one operation after the other. So the link bound is the certificate without
+ * latency; if operations of several streams take time, it is the time of those of the busiest stream, of the first 64. */
+mdnn_status_t mdnn_link_bound(const mdnn_period_t *period, const mdnn_link_t *link,
+                              uint64_t budget_bytes, uint64_t chunk_bytes, double *least_us);
+
 #endif

@@ -420,6 +420,27 @@ CASE(modnn_begins_to_prefetch_when_it_is_time)
     }
 }
 
+/* The latency is a guess, and streams may run side by side: neither is certain. */
+CASE(the_link_bound_counts_only_what_is_certain)
+{
+    double bound_us, least_us;
+    mdnn_link_t link = {2, 2, 2, 2, 5}, without = {2, 2, 2, 2, 0};
+    fill_one_convolution(5);
+    assert_int_equal(mdnn_link_bound(&instance.period, &link, 19, 0, &bound_us), MDNN_STATUS_OK);
+    assert_int_equal(mdnn_certificate(&instance.period, &without, 19, 0, &least_us),
+                     MDNN_STATUS_OK);
+    assert_float_equal(bound_us, least_us, 1e-9);
+    assert_int_equal(mdnn_certificate(&instance.period, &link, 19, 0, &least_us), MDNN_STATUS_OK);
+    assert_true(least_us > bound_us);
+    double first_us = 0, all_us = mdnn_period_compute_us(&instance.period, NULL);
+    for (uint32_t i = 0; i < instance.period.operation_count; i++) {
+        instance.operations[i].stream = i == 1;
+        first_us += i == 1 ? 0 : instance.variants[instance.operations[i].first_variant].time_us;
+    }
+    assert_int_equal(mdnn_link_bound(&instance.period, &link, 19, 0, &bound_us), MDNN_STATUS_OK);
+    assert_true(bound_us <= fmax(first_us, all_us - first_us) + 1e-9 && bound_us < all_us);
+}
+
 int main(void)
 {
     return run_cases("certificate");
