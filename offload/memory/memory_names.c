@@ -682,7 +682,7 @@ uint64_t mdnn_memory_call_begin(mdnn_memory_t *memory, mdnn_memory_call_t *call)
             mdnn_ranges_chunks_for(memory->ranges, call->variants[v].workspace_bytes) *
             memory->chunk_bytes;
     call->time_token = call->began = 0;
-    call->enqueued = false;
+    call->enqueued = call->is_trial = false;
     return mdnn_follower_workspace(memory->follower, call->key);
 }
 
@@ -711,8 +711,9 @@ void mdnn_memory_call_end(mdnn_memory_t *memory, mdnn_memory_call_t *call)
     const bool recorded =
         call->enqueued && reserve_follower_uses(memory, call->operand_count) == MDNN_STATUS_OK;
     end_timing(memory, call->stream, call->time_token);
-    keep_timing(memory, (mdnn_timing_t){.token = call->time_token,
-                                        .sequence = sequence_if(memory, recorded)});
+    const bool timed = recorded && (!call->is_trial || MDNN_FAULT(TRIALS_ARE_TIMED));
+    keep_timing(memory,
+                (mdnn_timing_t){.token = call->time_token, .sequence = sequence_if(memory, timed)});
     if (recorded) {
         const uint32_t use_count = list_uses(memory, call, &split);
         record(memory,

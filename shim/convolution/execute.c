@@ -200,6 +200,8 @@ static cudnnStatus_t run_on_trial(mdnn_conv_plan_t *plan, const mdnn_ready_t *re
     if (call->cudnn->cudnnGetStream(call->handle, &stream) != CUDNN_STATUS_SUCCESS)
         return run_parts(plan, ready, call);
     const mdnn_contender_t contender = mdnn_trial_begin(ready->trial, stream, &point);
+    if (contender == MDNN_CONTENDER_RIVAL && !mdnn_trial_is_decided(ready->trial))
+        mdnn_virtual_call_is_trial();
     const cudnnStatus_t status =
         run_parts(plan, contender == MDNN_CONTENDER_RIVAL ? ready->rival : ready, call);
     if (point >= 0)

@@ -55,6 +55,11 @@ mdnn_status_t mdnn_trial_create(mdnn_trial_t **trial)
     return MDNN_STATUS_OK;
 }
 
+bool mdnn_trial_is_decided(const mdnn_trial_t *trial)
+{
+    return atomic_load_explicit(&trial->verdict, memory_order_relaxed) != MDNN_TRIAL_PENDING;
+}
+
 void mdnn_trial_destroy(mdnn_trial_t *trial)
 {
     if (trial && atomic_load(&trial->verdict) == MDNN_TRIAL_PENDING) {

@@ -50,6 +50,12 @@ void mdnn_virtual_expect_call(mdnn_virtual_call_t *call)
     expected.workspace = call ? call->lent : 0;
 }
 
+void mdnn_virtual_call_is_trial(void)
+{
+    if (expected.call)
+        expected.call->call.is_trial = true;
+}
+
 void mdnn_virtual_convolution_over(void)
 {
     mdnn_virtual_convolution(MDNN_OPERATION_OTHER, 0, 0, 0);
