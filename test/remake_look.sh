@@ -90,11 +90,13 @@ drops_are_shown() {
 import json, sys
 sys.path.insert(0, "scripts/gpu")
 import remake_drops as drops
-side = {**dict.fromkeys(drops.COUNTS, 0), "ms": 200.0, "bits": "stock's", "out_bytes": drops.ITERATIONS << 31}
+shown = [f"remake_{name}" for name in ("dropped_bytes", "wanted", "early", "refused", "lost")]
+side = {**dict.fromkeys([*drops.COUNTS, *shown], 0), "ms": 200.0, "bits": "stock's", "out_bytes": drops.ITERATIONS << 31}
 row = {"part": "drops", "network": "bert", "batch": 16, "budget": 5 << 30, "share": 0.6, "stock_ms": 60.0, "off": side,
        "checked": {**side, "ms": 100.0, "remake_dropped_bytes": drops.ITERATIONS << 30, "remake_wanted": 7, "out_bytes": 0}}
-json.dump({"rows": [row], "left_out": []}, open(sys.argv[1], "w"))
+json.dump({"rows": [row, {**row, "chunk_size": "32MiB"}], "left_out": []}, open(sys.argv[1], "w"))
 END_PYTHON
+        grep -q '^bert b16 60%, chunks of 32MiB | 5.00 ' "$OUT/printed" &&
         grep -q "^bert b16 60% | 5.00 | 60.0 | 200.0 | 2.00, 0.00 | 100.0 | 0.00, 0.00 | 1.00 | 7, 0 | 0 | 0 | stock's, stock's\$" "$OUT/printed"
 }
 

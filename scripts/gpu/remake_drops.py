@@ -34,7 +34,8 @@ def train(name, batch, side):
 
 def run(options, network, budget=None, remake="off"):
     """What the program printed, and what the library counted."""
-    environment = {"MICRODNN_MEMORY_REMAKE": remake, "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
+    environment = {"MICRODNN_MEMORY_REMAKE": remake, "MICRODNN_MEMORY_CHUNK_SIZE": options.chunk_size,
+                   "PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
     found, memory = proofs.launch(options, __file__, network, environment, budget)
     kept = {name: memory[name] for name in memory or () if name in COUNTS or name.startswith(KINDS)}
     return {**found, "counts": kept} if memory else found
@@ -50,7 +51,7 @@ def bits_of(found, stock, again):
 def ask(options, network, share):
     stock = run(options, network)
     budget = int(share * stock["peak"]) >> 21 << 21
-    row = {"budget": budget, "share": share, "stock_ms": stock["ms"]}
+    row = {"budget": budget, "share": share, "chunk_size": options.chunk_size, "stock_ms": stock["ms"]}
     for remake in ("off", "checked"):
         found = run(options, network, budget, remake)
         row[remake] = {"ms": found["ms"], "bits": bits_of(found, stock, lambda: run(options, network)), **found["counts"]}
@@ -63,7 +64,8 @@ def lines(rows):
     for row in rows:
         off, on = row["off"], row["checked"]
         moved = [f"{each['out_bytes'] / GIB / ITERATIONS:.2f}, {each['in_bytes'] / GIB / ITERATIONS:.2f}" for each in (off, on)]
-        yield (f"{row['network']} b{row['batch']} {row['share']:.0%} | {row['budget'] / GIB:.2f} | {row['stock_ms']:.1f} | "
+        chunks = "" if row.get("chunk_size", "0") == "0" else f", chunks of {row['chunk_size']}"
+        yield (f"{row['network']} b{row['batch']} {row['share']:.0%}{chunks} | {row['budget'] / GIB:.2f} | {row['stock_ms']:.1f} | "
                f"{off['ms']:.1f} | {moved[0]} | {on['ms']:.1f} | {moved[1]} | {on['remake_dropped_bytes'] / GIB / ITERATIONS:.2f} | "
                f"{on['remake_wanted']}, {on['remake_early']} | {on['remake_refused']} | {on['remake_lost']} | "
                f"{off['bits']}, {on['bits']}")
