@@ -19,7 +19,7 @@ drops() {
 some="memory['remake_dropped'] > 5 and memory['remake_wanted'] > 5"
 early="$some and memory['remake_early'] > 0"
 
-plan 47
+plan 50
 check 'results of a chain of kernels' drops chain "$some"
 check 'results that are freed when they were read' drops training \
     "$some and memory['remake_early'] == 0 and memory['remake_wanted'] == memory['remake_dropped']"
@@ -65,6 +65,11 @@ check 'a small range behind a tensor map' small map "$early"
 check 'one that begins to change' small map_that_counts "memory['remake_dropped'] > 5"
 check 'one that is freed' small map_of_freed "$early"
 check 'a small range that is named by its end, too' small end "memory['remake_dropped'] == 0"
+check 'one whose end only the first launch of a chain names' small end_in_chain "memory['remake_dropped'] == 0"
+check 'what is enqueued before a chain and runs within it' small order "$some and memory['remake_refused'] > 5"
+other_device() { MICRODNN_SIM_DEVICES=2 MICRODNN_SIM_PEERS=1 && export MICRODNN_SIM_DEVICES MICRODNN_SIM_PEERS && small "$@"; }
+check 'a kernel of another device that changes a result' other_device other_device \
+    "memory['remake_dropped'] == 0 and memory['remake_differences'] == 0 and memory['remake_input_changed'] > 5"
 check 'kernels that change what launches in place find' drops gaps "memory['remake_dropped'] == 0 and memory['remake_differences'] > 0"
 check 'a kernel in place that happens to leave nothing' drops zeros "memory['remake_dropped'] == 0 and memory['remake_differences'] > 0"
 check 'launches of which no two are alike' drops hopeless "60 < memory['remake_keys'] < 80"

@@ -83,6 +83,8 @@ static mdnn_recipe_t *join(const mdnn_recipe_t *last, const mdnn_recipe_t *befor
         places[i] = place_of(chain, count, before->operands[i].start);
         if (places[i] == count)
             chain->operands[count++] = before->operands[i];
+        else /* each launch must have it so */
+            chain->operands[places[i]].plain &= before->operands[i].plain;
         key[0] = mdnn_driver_hash(key[0], places[i]);
     }
     chain->operand_count = count;

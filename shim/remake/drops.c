@@ -21,6 +21,8 @@
 /* A key's contents are not dropped any more once so many of them had to be made again for the sake of their inputs, and
  * one more for each few that were wanted. */
 enum { MOST_EARLY = 2, WANTED_FOR_AN_EARLY = 4 };
+/* Nor once so many more were hashed in vain than were wanted. */
+enum { MOST_REFUSED = 64 };
 
 struct mdnn_drop {
     uint32_t references; /* the making's, and those of chains that begin with it */
@@ -28,7 +30,8 @@ struct mdnn_drop {
     mdnn_drop_t *before; /* of a chain: what is made again first; one reference */
     uint32_t operand;    /* the result */
     unsigned generation;
-    /* Hashes of then: the result, and the inputs of the last launch in the order of its operands. */
+    /* Hashes of then: the result, and the inputs of the last launch in the order of its operands; of a chain, also what
+     * that launch found in the result. */
     int slot;
     size_t count;
     int image; /* MDNN_NO_SLOT: it has no small results */
@@ -141,13 +144,24 @@ static bool take_hashes(void *context, void *job, mdnn_memory_hash_t *hashes)
     return true;
 }
 
+static size_t hash_count(const mdnn_drop_t *drop)
+{
+    return drop->count + (drop->before != NULL);
+}
+
+/* Whether the last launch found what the ones before it had made. */
+static bool found_what_was_made(const mdnn_drop_t *drop)
+{
+    return !drop->before || MDNN_FAULT(CHAINS_FIND_ANYTHING) ||
+           is_same(&mdnn_hashes_of(drop->slot)[drop->count], mdnn_hashes_of(drop->before->slot));
+}
+
 /* Hashes of the inputs of all launches, the first launch's first. Returns how many; SIZE_MAX: they are not known. */
 static size_t inputs_then(const mdnn_drop_t *drop, mdnn_memory_hash_t *hashes)
 {
     const size_t before = drop->before ? inputs_then(drop->before, hashes) : 0;
-    if (!mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end))
-        return SIZE_MAX;
-    if (before == SIZE_MAX)
+    if (before == SIZE_MAX || !mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end) ||
+        !found_what_was_made(drop))
         return SIZE_MAX;
     memcpy(hashes + before, mdnn_hashes_of(drop->slot) + 1, (drop->count - 1) * sizeof *hashes);
     return before + drop->count - 1;
@@ -266,6 +280,8 @@ static void note(void *context, void *launch, uint64_t bytes, mdnn_making_event_
     mdnn_remake_count_drop(what, bytes);
     if (what == MDNN_MAKING_EARLY)
         atomic_fetch_add(&drop->recipe->key->early, 1);
+    else if (what == MDNN_MAKING_REFUSED)
+        atomic_fetch_add(&drop->recipe->key->refused, 1);
     else if (what == MDNN_MAKING_WANTED)
         atomic_fetch_add(&drop->recipe->key->wanted, 1);
 }
@@ -366,8 +382,14 @@ void mdnn_drops_forget(void)
 
 static bool is_worthwhile(mdnn_launch_key_t *key)
 {
-    const uint32_t most = MOST_EARLY + atomic_load(&key->wanted) / WANTED_FOR_AN_EARLY;
-    return atomic_load(&key->early) < most || MDNN_FAULT(DROPPED_IN_VAIN);
+    const uint32_t wanted = atomic_load(&key->wanted);
+    if ((atomic_load(&key->early) < MOST_EARLY + wanted / WANTED_FOR_AN_EARLY &&
+         atomic_load(&key->refused) < MOST_REFUSED + wanted) ||
+        MDNN_FAULT(DROPPED_IN_VAIN))
+        return true;
+    for (mdnn_launch_key_t *before = key->before; before; before = before->before)
+        before->linked = false;
+    return false;
 }
 
 static bool is_wanted(const mdnn_recipe_t *recipe, uint32_t result)
@@ -385,12 +407,13 @@ static bool is_input(const mdnn_recipe_t *recipe, uint32_t result, uint32_t oper
     return operand != result && !mdnn_recipe_is_side(recipe, operand);
 }
 
-/* What the last launch reads; and all that it names besides the result, if `sides`. */
+/* What the last launch reads; and if `sides`, all else that it names, except a result of which it needs nothing. */
 static size_t list_own(const mdnn_drop_t *drop, bool sides, mdnn_memory_operand_t *names)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < drop->recipe->last_count; i++)
-        if (is_input(drop->recipe, drop->operand, i) || (sides && i != drop->operand))
+        if (is_input(drop->recipe, drop->operand, i) ||
+            (sides && (i != drop->operand || drop->before)))
             names[count++] =
                 (mdnn_memory_operand_t){drop->recipe->operands[i].start, MDNN_USE_READ};
     return count;
@@ -426,6 +449,10 @@ static bool enqueue_inputs(const mdnn_drop_t *drop, CUstream stream)
         if (is_input(drop->recipe, drop->operand, i))
             enqueued = mdnn_hashes_add(drop->slot, place++, &span, stream);
     }
+    const mdnn_recipe_operand_t *const result = &drop->recipe->operands[drop->operand];
+    const mdnn_memory_span_t found = {result->start, result->bytes};
+    if (drop->before)
+        enqueued = enqueued && mdnn_hashes_add(drop->slot, place, &found, stream);
     return enqueued && mdnn_redirects_copy(mdnn_real_driver(), &drop->sides, stream);
 }
 
@@ -502,7 +529,8 @@ static mdnn_drop_t *make_drop(mdnn_recipe_t *recipe, uint32_t result)
                           .image = MDNN_NO_SLOT,
                           .generation = mdnn_hashes_generation(),
                           .count = 1 + count_own(recipe, result)};
-    if (count_inputs(drop) <= MDNN_MAKING_INPUTS && take_places(drop))
+    if (count_inputs(drop) <= MDNN_MAKING_INPUTS && hash_count(drop) <= MDNN_HASHES_OF_A_SLOT &&
+        take_places(drop))
         return drop;
     end_drop(drop, now_in_stream());
     return NULL;
@@ -534,7 +562,7 @@ void mdnn_drop_end(mdnn_virtual_device_t *device, uint64_t number, mdnn_drop_t *
     drop->recipe->drop = drop;
     if (launched && stream && state.device == device && !(drop->before && drop->before->made) &&
         mdnn_hashes_add(drop->slot, 0, &span, stream) &&
-        mdnn_hashes_copy(drop->slot, drop->count, stream) &&
+        mdnn_hashes_copy(drop->slot, hash_count(drop), stream) &&
         mdnn_timelines_mark_event(mdnn_virtual_timelines(), number, &drop->end) == MDNN_STATUS_OK &&
         mdnn_memory_can_make(device->memory, result->start, inputs, count, drop) == MDNN_STATUS_OK)
         return;

@@ -8,18 +8,20 @@ static mdnn_slot_t places[PARTS * IMAGES_OF_A_PART];
 static uint64_t memory[PARTS];
 static int parts;
 static mdnn_slots_t slots = {.all = places};
-static bool is_short, refused;
+static bool is_short;
+static unsigned rest; /* so many times more may be too few before memory is asked for again */
 
 bool mdnn_images_are_short(void)
 {
-    return is_short && !refused && parts < PARTS;
+    return is_short && parts < PARTS;
 }
 
 void mdnn_images_add(uint64_t more)
 {
+    enum { REST = 256 };
     is_short = false;
-    refused = more == 0;
-    if (refused)
+    rest = more == 0 ? REST : 0;
+    if (more == 0)
         return;
     memory[parts++] = more;
     slots.count = parts * IMAGES_OF_A_PART;
@@ -31,13 +33,15 @@ void mdnn_images_forget(void)
     memset(places, 0, sizeof places);
     slots = (mdnn_slots_t){.all = places};
     parts = 0;
-    is_short = refused = false;
+    is_short = false;
+    rest = 0;
 }
 
 int mdnn_images_take(void)
 {
     const int image = mdnn_slots_take(&slots);
-    is_short = is_short || image == MDNN_NO_SLOT;
+    if (image == MDNN_NO_SLOT)
+        is_short = rest == 0 || --rest == 0;
     return image;
 }
 

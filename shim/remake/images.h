@@ -11,7 +11,7 @@
 enum { MDNN_IMAGE_BYTES = 64 << 10, MDNN_IMAGES_BYTES = 16 * MDNN_IMAGE_BYTES };
 /* Whether more places are wanted, and could be made. */
 bool mdnn_images_are_short(void);
-/* `memory`: MDNN_IMAGES_BYTES, which they have until they end; 0: there is none, and none is wanted any more. */
+/* `memory`: MDNN_IMAGES_BYTES, which they have until they end; 0: there is none, so none is wanted for a while. */
 void mdnn_images_add(uint64_t memory);
 void mdnn_images_forget(void); /* the device was reset */
 

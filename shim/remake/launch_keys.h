@@ -41,6 +41,7 @@ typedef struct mdnn_launch_key {
     uint32_t refusals, rest;
     /* Results that were dropped, and made again because an input was to change; and those that were wanted. */
     _Atomic uint32_t early, wanted;
+    _Atomic uint32_t refused; /* contents that were hashed, but differed when they left */
     uint32_t operand_count;
     mdnn_key_operand_t operands[];
 } mdnn_launch_key_t;

@@ -511,11 +511,22 @@ static void land(flight_t *flight, const mdnn_virtual_operation_t *operation, bo
     free(flight);
 }
 
+/* An operation counts as one of the device whose memory it names first. */
+static bool names_other_devices(const mdnn_virtual_operation_t *operation)
+{
+    const mdnn_memory_operand_t *const names = mdnn_virtual_names(operation);
+    for (size_t i = 1; i < operation->name_count; i++)
+        if (mdnn_virtual_device_of(names[i].address) != mdnn_virtual_device_of(names[0].address))
+            return !MDNN_FAULT(OTHER_DEVICES_WRITE_NOTHING);
+    return false;
+}
+
 static void after(mdnn_virtual_operation_t *operation, bool enqueued)
 {
     mdnn_lock(&lock);
     state.flying--;
-    if (operation->untracked || operation->reach != MDNN_REACH_NAMED)
+    if (operation->untracked || operation->reach != MDNN_REACH_NAMED ||
+        names_other_devices(operation))
         state.unknown++;
     if (operation->watch_state)
         land(operation->watch_state, operation, enqueued);

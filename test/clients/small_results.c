@@ -54,6 +54,23 @@ static void run_fold(void *const *parameters)
         a.out[i] = (a.out[i] << 7 | a.out[i] >> 25) * 5 + 1;
 }
 
+/* The same, and counts in the second word of `other`, of which nothing depends on it. */
+static void run_fold_and_count(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    uint32_t *const other = other_of(&a, ODD);
+    run_fold(parameters);
+    if (other)
+        other[1]++;
+}
+
+static void run_poke(void *const *parameters)
+{
+    const arrays_t a = arrays_of(parameters);
+    if (a.in)
+        a.in[7] += 9;
+}
+
 /* Changes `other` once its first word is not 0. */
 static void run_stat(void *const *parameters)
 {
@@ -84,11 +101,10 @@ static void run_spread(void *const *parameters)
         a.out[i] = 2 * other[i % (MEDIUM / 4)] + (uint32_t)i;
 }
 
-static const named_kernel_t bodies[] = {{"back", run_back},
-                                        {"fold", run_fold},
-                                        {"stat", run_stat},
-                                        {"count", run_count},
-                                        {"spread", run_spread}};
+static const named_kernel_t bodies[] = {
+    {"back", run_back},    {"fold", run_fold}, {"fold_and_count", run_fold_and_count},
+    {"poke", run_poke},    {"stat", run_stat}, {"count", run_count},
+    {"spread", run_spread}};
 enum { BODIES = sizeof bodies / sizeof *bodies };
 
 static void launch(const char *name, void *out, const void *in, const void *other,
@@ -120,6 +136,17 @@ static void run_mapped(void *const *parameters)
         other[2]++;
 }
 
+/* (out, beginning and end of `other`). */
+static void run_ends(void *const *parameters)
+{
+    const uint64_t begin = parameter(parameters, 1), end = parameter(parameters, 2);
+    uint32_t *const out = simulator->memory(parameter(parameters, 0), BYTES);
+    CHECK(end - begin == ODD); /* a GPU would fault */
+    const uint32_t *const other = simulator->memory(begin, ODD);
+    for (int i = 0; out && other && i < WORDS; i++)
+        out[i] = other[0] + 7 * (uint32_t)i;
+}
+
 /* (out, beginning and end of `other`): counts in its last word. */
 static void run_between(void *const *parameters)
 {
@@ -136,7 +163,8 @@ static void run_between(void *const *parameters)
 static const sim_kernel_parameter_t with_map[] = {{0, 8}, {8, 8}, {64, 128}},
                                     with_end[] = {{0, 8}, {8, 8}, {16, 8}};
 static const sim_kernel_t mapped = {"mapped", 3, with_map, run_mapped},
-                          between = {"between", 3, with_end, run_between};
+                          between = {"between", 3, with_end, run_between},
+                          ends = {"ends", 3, with_end, run_ends};
 
 /* ---- the program ---- */
 
@@ -229,12 +257,95 @@ static void make_with_map_that_counts(int i)
     launch_mapped(i);
 }
 
-static void make_with_end(int i)
+static void launch_with_end(const sim_kernel_t *kernel, int i)
 {
     char *end = (char *)other[i] + ODD;
     void *parameters[] = {&x[i + 1], &other[i], &end};
-    CHECK(cuLaunchKernel(simulator->function(&between), 64, 1, 1, 256, 1, 1, 0, first, parameters,
+    CHECK(cuLaunchKernel(simulator->function(kernel), 64, 1, 1, 256, 1, 1, 0, first, parameters,
                          NULL) == CUDA_SUCCESS);
+}
+
+static void make_with_end(int i)
+{
+    launch_with_end(&between, i);
+}
+
+/* The second launch names the range by its beginning alone. */
+static void make_with_end_in_chain(int i)
+{
+    launch_with_end(&ends, i);
+    launch("fold_and_count", x[i + 1], NULL, other[i], first);
+}
+
+/* What was enqueued before the first launch runs between both, since the program lets it. */
+static void make_in_another_order(int i)
+{
+    static uint32_t *flag, turn;
+    static CUdeviceptr at;
+    if (!flag) {
+        CUDA(cudaHostAlloc((void **)&flag, 4, cudaHostAllocMapped));
+        CHECK(cuMemHostGetDevicePointer(&at, flag, 0) == CUDA_SUCCESS);
+        *flag = 0;
+    }
+    if (is_late()) {
+        follow(second, first);
+        CHECK(cuStreamWaitValue32(second, at, ++turn, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS);
+        CUDA(cudaMemsetAsync(x[i + 1], 3, BYTES, second));
+    }
+    launch("count", x[i + 1], x[i], other[i], first);
+    if (is_late()) {
+        CUDA(cudaStreamSynchronize(first));
+        *(volatile uint32_t *)flag = turn;
+        CUDA(cudaStreamSynchronize(second));
+    }
+    launch("fold", x[i + 1], NULL, NULL, first);
+}
+
+/* The other device, which may write here. */
+static struct {
+    cudaStream_t stream;
+    CUmodule module;
+    void *memory;
+} far;
+
+static void open_far(void)
+{
+    CUDA(cudaDeviceEnablePeerAccess(1, 0));
+    CUDA(cudaSetDevice(1));
+    CUDA(cudaFree(NULL));
+    CUDA(cudaDeviceEnablePeerAccess(0, 0));
+    far.module = load_module(bodies, BODIES);
+    CUDA(cudaStreamCreateWithFlags(&far.stream, cudaStreamNonBlocking));
+    CUDA(cudaMalloc(&far.memory, BYTES));
+    CUDA(cudaSetDevice(0));
+}
+
+/* `stream` of one device waits for what the stream of another has now. */
+static void follow_far(cudaStream_t stream, int device, cudaStream_t earlier, int its_device)
+{
+    cudaEvent_t event;
+    CUDA(cudaSetDevice(its_device));
+    CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CUDA(cudaEventRecord(event, earlier));
+    CUDA(cudaSetDevice(device));
+    CUDA(cudaStreamWaitEvent(stream, event, 0));
+    CUDA(cudaEventDestroy(event));
+    CUDA(cudaSetDevice(0));
+}
+
+/* A kernel there names its own memory first, and changes the result here. */
+static void make_and_poke(int i)
+{
+    CUmodule const here = module;
+    if (!far.stream)
+        open_far();
+    launch("stat", x[i + 1], x[i], other[i], first);
+    follow_far(far.stream, 1, first, 0);
+    CUDA(cudaSetDevice(1));
+    module = far.module;
+    launch("poke", far.memory, x[i + 1], NULL, far.stream);
+    module = here;
+    follow_far(first, 0, far.stream, 1);
 }
 
 /* ---- what happens between the passes ---- */
@@ -266,7 +377,10 @@ static const struct {
                 {"map", SMALL, make_with_map, set_other},
                 {"map_that_counts", SMALL, make_with_map_that_counts, leave},
                 {"map_of_freed", SMALL, make_with_map, renew_other},
-                {"end", ODD, make_with_end, leave}};
+                {"end", ODD, make_with_end, leave},
+                {"end_in_chain", ODD, make_with_end_in_chain, leave},
+                {"order", SMALL, make_in_another_order, leave},
+                {"other_device", MEDIUM, make_and_poke, leave}};
 
 static void pass_back(void)
 {
