@@ -69,7 +69,7 @@ TESTS += $(patsubst %,test/%.sh,database routes matrix magnitudes graph_matrix g
     few_candidates short_calls behaviour waiting_streams arena loans virtual_async virtual_memory virtual_names virtual_pins waits resets endings small_stacks host_limit killed_ranks shared_link every_fault safety_host strict tail)
 
 # Launches that are made again.
-TEST_DEPS += $(C)/remake $(C)/drops
+TEST_DEPS += $(C)/remake $(C)/drops $(C)/small_results
 TESTS += test/remake.sh test/drops.sh
 
 # Many small allocations.
