@@ -308,8 +308,8 @@ typedef struct mdnn_memory_call {
     uint64_t workspace_bytes;   /* that were lent; the caller sets it between begin and end */
     uint64_t time_token, began; /* the mechanism's */
     bool enqueued;              /* whether a part of it was enqueued */
-    bool
-        is_trial; /* what runs only shows how long it takes; the caller sets it between begin and end */
+    /* What runs is on trial, so its time says nothing of later calls; the caller sets it between begin and end. */
+    bool is_trial;
 } mdnn_memory_call_t;
 
 /* Makes all allocations that the operation names resident, or splits them. On return the copies that it needs have

@@ -40,16 +40,14 @@ typedef struct certificate {
     size_t window_count;
 } certificate_t;
 
-static const mdnn_variant_t *variants_of(const certificate_t *certificate, uint32_t position)
+static const mdnn_variant_t *variants_of(const mdnn_period_t *period, uint32_t position)
 {
-    const mdnn_period_t *const period = certificate->period;
     return &period->variants[period->operations[position].first_variant];
 }
 
-static double fastest_us(const certificate_t *certificate, uint32_t position)
+static double fastest_us(const mdnn_period_t *period, uint32_t position)
 {
-    return variants_of(certificate,
-                       position)[mdnn_operation_fastest(certificate->period, position, UINT64_MAX)]
+    return variants_of(period, position)[mdnn_operation_fastest(period, position, UINT64_MAX)]
         .time_us;
 }
 
@@ -57,7 +55,7 @@ static double fastest_us(const certificate_t *certificate, uint32_t position)
 static double missing_bytes(const certificate_t *certificate, uint32_t position, uint32_t variant)
 {
     const uint64_t held = certificate->live_bytes[position] +
-                          variants_of(certificate, position)[variant].workspace_bytes;
+                          variants_of(certificate->period, position)[variant].workspace_bytes;
     return held > certificate->budget_bytes ? (double)(held - certificate->budget_bytes) : 0;
 }
 
@@ -323,10 +321,10 @@ static double place_us(certificate_t *certificate, uint32_t place)
         certificate, place,
         missing_bytes(certificate, place, mdnn_operation_smallest(certificate->period, place)));
     for (uint32_t v = 0; v < variants; v++) {
-        const double own_us = variants_of(certificate, place)[v].time_us;
+        const double own_us = variants_of(certificate->period, place)[v].time_us;
         const double missing = missing_bytes(certificate, place, v);
         const double wait_us = missing > 0 ? least_wait(certificate, place, missing, own_us) : 0;
-        least_us = fmin(least_us, own_us - fastest_us(certificate, place) + wait_us);
+        least_us = fmin(least_us, own_us - fastest_us(certificate->period, place) + wait_us);
     }
     return least_us;
 }
@@ -368,7 +366,8 @@ static mdnn_status_t prepare(certificate_t *certificate)
         return MDNN_STATUS_OUT_OF_MEMORY;
     mdnn_period_live_bytes(certificate->period, certificate->live_bytes);
     for (uint32_t i = 0; i < count; i++)
-        certificate->start_us[i + 1] = certificate->start_us[i] + fastest_us(certificate, i);
+        certificate->start_us[i + 1] =
+            certificate->start_us[i] + fastest_us(certificate->period, i);
     return MDNN_STATUS_OK;
 }
 
@@ -425,10 +424,9 @@ static void add_time(streams_t *streams, uint32_t number, double time_us)
 
 static streams_t streams_of(const mdnn_period_t *period)
 {
-    const certificate_t times = {.period = period};
     streams_t streams = {0};
     for (uint32_t i = 0; i < period->operation_count; i++) {
-        const double time_us = fastest_us(&times, i);
+        const double time_us = fastest_us(period, i);
         if (time_us > 0)
             add_time(&streams, period->operations[i].stream, time_us);
     }

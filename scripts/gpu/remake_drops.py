@@ -14,7 +14,7 @@ import remake_proofs as proofs  # noqa: E402
 
 ITERATIONS, TIMED = 60, 15  # the last ones: plans are made and kinds of launches proven before
 GIB = 1 << 30
-COUNTS = ("out_bytes", "in_bytes", "period_operations", "plan", "compute_ms", "predicted_ms")
+COUNTS = ("out_bytes", "in_bytes", "period_operations", "plan_state", "compute_ms", "predicted_ms")
 KINDS = ("remake_", "host_", "round_", "returned_")  # counts whose names begin so are kept, too
 
 
@@ -65,8 +65,8 @@ def lines(rows):
         off, on = row["off"], row["checked"]
         moved = [f"{each['out_bytes'] / GIB / ITERATIONS:.2f}, {each['in_bytes'] / GIB / ITERATIONS:.2f}" for each in (off, on)]
         chunks = "" if row.get("chunk_size", "0") == "0" else f", chunks of {row['chunk_size']}"
-        yield (f"{row['network']} b{row['batch']} {row['share']:.0%}{chunks} | {row['budget'] / GIB:.2f} | {row['stock_ms']:.1f} | "
-               f"{off['ms']:.1f} | {moved[0]} | {on['ms']:.1f} | {moved[1]} | {on['remake_dropped_bytes'] / GIB / ITERATIONS:.2f} | "
+        yield (f"{row['network']} b{row['batch']} {row['share']:.0%}{chunks} | {row['budget'] / GIB:.2f} | "
+               f"{row['stock_ms']:.1f} | {off['ms']:.1f} | {moved[0]} | {on['ms']:.1f} | {moved[1]} | {on['remake_dropped_bytes'] / GIB / ITERATIONS:.2f} | "
                f"{on['remake_wanted']}, {on['remake_early']} | {on['remake_refused']} | {on['remake_lost']} | "
                f"{off['bits']}, {on['bits']}")
 

@@ -21,7 +21,7 @@ typedef enum mdnn_contender { MDNN_CONTENDER_SPLIT, MDNN_CONTENDER_RIVAL } mdnn_
  * after the call was enqueued. Thread-safe; costs one atomic read once the trial is decided. Never waits, allocates
  * nothing, and does nothing to a stream that is being captured. */
 mdnn_contender_t mdnn_trial_begin(mdnn_trial_t *trial, CUstream stream, int *point);
-/* Whether it will go on as it does now. */
+/* Whether the same contender serves all calls from now on. */
 bool mdnn_trial_is_decided(const mdnn_trial_t *trial);
 void mdnn_trial_end(mdnn_trial_t *trial, CUstream stream, int point);
 

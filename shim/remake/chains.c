@@ -7,19 +7,7 @@
 
 enum { MOST_LAUNCHES = 4 };
 
-uint32_t mdnn_recipe_result(const mdnn_recipe_t *recipe)
-{
-    uint32_t result = UINT32_MAX, count = 0;
-    for (uint32_t i = 0; i < recipe->operand_count; i++) {
-        if (!recipe->key->operands[i].changed || mdnn_recipe_is_side(recipe, i))
-            continue;
-        result = i;
-        count++;
-    }
-    return count == 1 || MDNN_FAULT(OTHER_RESULTS_ARE_MADE_AGAIN) ? result : UINT32_MAX;
-}
-
-/* Its launches have shown that they do not make the same again where they find what they have made. */
+/* Its launches were seen not to make the same again where they find what they have made. */
 static bool needs_what_was_there(const mdnn_launch_key_t *key)
 {
     return key->watches >= MDNN_REMAKE_WATCHES &&
@@ -32,7 +20,7 @@ static bool is_untouched(const mdnn_memory_t *memory, const mdnn_recipe_t *recip
     for (uint32_t i = 0; i < recipe->operand_count; i++) {
         const mdnn_recipe_operand_t *const operand = &recipe->operands[i];
         const mdnn_made_value_t *const value = mdnn_made_value(memory, operand->start);
-        if (!value || value->number != operand->number || value->version != operand->version ||
+        if (!value || value->number != operand->number ||
             (value->named != operand->named && !MDNN_FAULT(CHAINS_HAVE_GAPS)))
             return false;
     }
@@ -70,12 +58,11 @@ static uint32_t place_of(const mdnn_recipe_t *recipe, uint32_t count, uint64_t s
 static mdnn_recipe_t *join(const mdnn_recipe_t *last, const mdnn_recipe_t *before, uint64_t key[2],
                            uint32_t places[MDNN_REMAKE_OPERANDS])
 {
-    mdnn_recipe_t *const chain = mdnn_recipe_create(last->operand_count + before->operand_count);
+    const uint32_t most = last->operand_count + before->operand_count;
+    mdnn_recipe_t *const chain = most <= MDNN_REMAKE_OPERANDS ? mdnn_recipe_create(most) : NULL;
     uint32_t count = last->operand_count;
-    if (!chain || last->operand_count + before->operand_count > MDNN_REMAKE_OPERANDS) {
-        mdnn_recipe_drop(chain);
+    if (!chain)
         return NULL;
-    }
     memcpy(chain->operands, last->operands, count * sizeof *chain->operands);
     key[0] = mdnn_driver_hash(last->key->hash[0], before->key->hash[0]);
     key[1] = mdnn_driver_hash(last->key->hash[1], before->key->hash[1]);

@@ -15,7 +15,5 @@
  * ends with it, in which case that of the launches before is counted. */
 mdnn_recipe_t *mdnn_chain(const mdnn_memory_t *memory, mdnn_recipe_t *last, uint64_t code,
                           uint64_t unknown, bool *is_new);
-/* The only large operand that its launches change. UINT32_MAX: there is none, or there are others. */
-uint32_t mdnn_recipe_result(const mdnn_recipe_t *recipe);
 
 #endif

@@ -33,8 +33,9 @@ struct mdnn_drop {
     /* Hashes of then: the result, and the inputs of the last launch in the order of its operands; of a chain, also what
      * that launch found in the result. */
     int slot;
-    size_t count;
-    int image; /* MDNN_NO_SLOT: it has no small results */
+    uint32_t inputs[MDNN_MAKING_INPUTS],
+        input_count; /* operands: what was hashed, and is no side */
+    int image;       /* MDNN_NO_SLOT: it has no sides */
     mdnn_redirects_t sides;
     mdnn_stream_point_t end; /* of the hashes and copies; position 0: they are not enqueued */
     bool made;               /* it was made again, and has changed its image */
@@ -146,14 +147,15 @@ static bool take_hashes(void *context, void *job, mdnn_memory_hash_t *hashes)
 
 static size_t hash_count(const mdnn_drop_t *drop)
 {
-    return drop->count + (drop->before != NULL);
+    return 1 + (size_t)drop->input_count + (drop->before != NULL);
 }
 
 /* Whether the last launch found what the ones before it had made. */
 static bool found_what_was_made(const mdnn_drop_t *drop)
 {
     return !drop->before || MDNN_FAULT(CHAINS_FIND_ANYTHING) ||
-           is_same(&mdnn_hashes_of(drop->slot)[drop->count], mdnn_hashes_of(drop->before->slot));
+           is_same(&mdnn_hashes_of(drop->slot)[1 + drop->input_count],
+                   mdnn_hashes_of(drop->before->slot));
 }
 
 /* Hashes of the inputs of all launches, the first launch's first. Returns how many; SIZE_MAX: they are not known. */
@@ -163,8 +165,8 @@ static size_t inputs_then(const mdnn_drop_t *drop, mdnn_memory_hash_t *hashes)
     if (before == SIZE_MAX || !mdnn_timelines_is_done(mdnn_virtual_timelines(), drop->end) ||
         !found_what_was_made(drop))
         return SIZE_MAX;
-    memcpy(hashes + before, mdnn_hashes_of(drop->slot) + 1, (drop->count - 1) * sizeof *hashes);
-    return before + drop->count - 1;
+    memcpy(hashes + before, mdnn_hashes_of(drop->slot) + 1, drop->input_count * sizeof *hashes);
+    return before + drop->input_count;
 }
 
 static bool hashes_then(void *context, void *launch, mdnn_memory_hash_t *hashes)
@@ -345,7 +347,7 @@ static void prepare_images(const mdnn_virtual_device_t *device)
     CUdeviceptr memory = 0;
     if (state.device != device || !mdnn_images_are_short() || mdnn_virtual_current() != device)
         return;
-    if (mdnn_device_allocate(&memory, MDNN_IMAGES_BYTES) != CUDA_SUCCESS)
+    if (mdnn_device_allocate(&memory, MDNN_IMAGE_PART_BYTES) != CUDA_SUCCESS)
         memory = 0;
     mdnn_images_add(memory);
     mdnn_failure_forget();
@@ -383,37 +385,34 @@ void mdnn_drops_forget(void)
 static bool is_worthwhile(mdnn_launch_key_t *key)
 {
     const uint32_t wanted = atomic_load(&key->wanted);
-    if ((atomic_load(&key->early) < MOST_EARLY + wanted / WANTED_FOR_AN_EARLY &&
-         atomic_load(&key->refused) < MOST_REFUSED + wanted) ||
-        MDNN_FAULT(DROPPED_IN_VAIN))
-        return true;
-    for (mdnn_launch_key_t *before = key->before; before; before = before->before)
-        before->linked = false;
-    return false;
+    return (atomic_load(&key->early) < MOST_EARLY + wanted / WANTED_FOR_AN_EARLY &&
+            atomic_load(&key->refused) < MOST_REFUSED + wanted) ||
+           MDNN_FAULT(DROPPED_IN_VAIN);
+}
+
+/* The next launches like the first ones of this chain are hashed for it. */
+static void link_parts(const mdnn_launch_key_t *chain)
+{
+    enum { NEXT = 256 };
+    for (mdnn_launch_key_t *key = chain->before; key; key = key->before)
+        key->linked = NEXT;
 }
 
 static bool is_wanted(const mdnn_recipe_t *recipe, uint32_t result)
 {
     mdnn_launch_key_t *const key = recipe->key;
-    return result != UINT32_MAX && (key->operands[result].wanted || key->linked) &&
+    return result != UINT32_MAX && (key->operands[result].wanted || key->linked > 0) &&
            mdnn_launch_key_is_proven(key, result) && key->watches >= MDNN_REMAKE_WATCHES &&
            is_worthwhile(key) && recipe->operand_count <= MDNN_HASHES_OF_A_SLOT &&
            recipe->operands[result].bytes >= MDNN_REMAKE_LARGE;
 }
 
-/* Of the last launch. */
-static bool is_input(const mdnn_recipe_t *recipe, uint32_t result, uint32_t operand)
-{
-    return operand != result && !mdnn_recipe_is_side(recipe, operand);
-}
-
-/* What the last launch reads; and if `sides`, all else that it names, except a result of which it needs nothing. */
-static size_t list_own(const mdnn_drop_t *drop, bool sides, mdnn_memory_operand_t *names)
+/* All that the last launch names, except a result of which it needs nothing. */
+static size_t list_names(const mdnn_drop_t *drop, mdnn_memory_operand_t *names)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < drop->recipe->last_count; i++)
-        if (is_input(drop->recipe, drop->operand, i) ||
-            (sides && (i != drop->operand || drop->before)))
+        if (i != drop->operand || drop->before)
             names[count++] =
                 (mdnn_memory_operand_t){drop->recipe->operands[i].start, MDNN_USE_READ};
     return count;
@@ -422,11 +421,9 @@ static size_t list_own(const mdnn_drop_t *drop, bool sides, mdnn_memory_operand_
 /* What all launches read, in the order of their hashes. */
 static size_t list_inputs(const mdnn_drop_t *drop, uint64_t *inputs)
 {
-    mdnn_memory_operand_t own[MDNN_HASHES_OF_A_SLOT];
     size_t count = drop->before ? list_inputs(drop->before, inputs) : 0;
-    const size_t own_count = list_own(drop, false, own);
-    for (size_t i = 0; i < own_count; i++)
-        inputs[count++] = own[i].address;
+    for (uint32_t i = 0; i < drop->input_count; i++)
+        inputs[count++] = drop->recipe->operands[drop->inputs[i]].start;
     return count;
 }
 
@@ -439,20 +436,20 @@ static bool are_resident(const mdnn_memory_t *memory, const mdnn_memory_operand_
     return true;
 }
 
+static bool enqueue_hash(const mdnn_drop_t *drop, size_t place, uint32_t operand, CUstream stream)
+{
+    const mdnn_recipe_operand_t *const hashed = &drop->recipe->operands[operand];
+    const mdnn_memory_span_t span = {hashed->start, hashed->bytes};
+    return mdnn_hashes_add(drop->slot, place, &span, stream);
+}
+
 static bool enqueue_inputs(const mdnn_drop_t *drop, CUstream stream)
 {
-    size_t place = 1;
     bool enqueued = mdnn_hashes_clear(drop->slot, stream);
-    for (uint32_t i = 0; enqueued && i < drop->recipe->last_count; i++) {
-        const mdnn_recipe_operand_t *const operand = &drop->recipe->operands[i];
-        const mdnn_memory_span_t span = {operand->start, operand->bytes};
-        if (is_input(drop->recipe, drop->operand, i))
-            enqueued = mdnn_hashes_add(drop->slot, place++, &span, stream);
-    }
-    const mdnn_recipe_operand_t *const result = &drop->recipe->operands[drop->operand];
-    const mdnn_memory_span_t found = {result->start, result->bytes};
-    if (drop->before)
-        enqueued = enqueued && mdnn_hashes_add(drop->slot, place, &found, stream);
+    for (uint32_t i = 0; enqueued && i < drop->input_count; i++)
+        enqueued = enqueue_hash(drop, 1 + i, drop->inputs[i], stream);
+    if (drop->before) /* what it finds */
+        enqueued = enqueued && enqueue_hash(drop, 1 + drop->input_count, drop->operand, stream);
     return enqueued && mdnn_redirects_copy(mdnn_real_driver(), &drop->sides, stream);
 }
 
@@ -465,7 +462,7 @@ static bool hash_inputs(mdnn_virtual_device_t *device, uint64_t number, const md
     mdnn_memory_operation_t operation = {.name = "a hash",
                                          .stream = number,
                                          .operands = inputs,
-                                         .operand_count = list_own(drop, true, inputs),
+                                         .operand_count = list_names(drop, inputs),
                                          .optional = true,
                                          .call = &call};
     if ((!alone && !are_resident(device->memory, inputs, operation.operand_count)) ||
@@ -482,16 +479,16 @@ static size_t count_inputs(const mdnn_drop_t *drop)
 {
     size_t count = 0;
     for (; drop; drop = drop->before)
-        count += drop->count - 1;
+        count += drop->input_count;
     return count;
 }
 
-static size_t count_own(const mdnn_recipe_t *recipe, uint32_t result)
+/* Those of the last launch, which has no more than its places. */
+static void note_inputs(mdnn_drop_t *drop)
 {
-    size_t count = 0;
-    for (uint32_t i = 0; i < recipe->last_count; i++)
-        count += is_input(recipe, result, i);
-    return count;
+    for (uint32_t i = 0; i < drop->recipe->last_count; i++)
+        if (i != drop->operand && !mdnn_recipe_is_side(drop->recipe, i))
+            drop->inputs[drop->input_count++] = i;
 }
 
 static bool take_places(mdnn_drop_t *drop)
@@ -527,8 +524,8 @@ static mdnn_drop_t *make_drop(mdnn_recipe_t *recipe, uint32_t result)
                           .operand = result,
                           .slot = MDNN_NO_SLOT,
                           .image = MDNN_NO_SLOT,
-                          .generation = mdnn_hashes_generation(),
-                          .count = 1 + count_own(recipe, result)};
+                          .generation = mdnn_hashes_generation()};
+    note_inputs(drop);
     if (count_inputs(drop) <= MDNN_MAKING_INPUTS && hash_count(drop) <= MDNN_HASHES_OF_A_SLOT &&
         take_places(drop))
         return drop;
@@ -544,6 +541,8 @@ mdnn_drop_t *mdnn_drop_begin(mdnn_virtual_device_t *device, uint64_t number, mdn
         mdnn_timelines_handle(mdnn_virtual_timelines(), number, device->context);
     if (state.device != device || !stream || !may_drop() || !is_wanted(recipe, result))
         return NULL;
+    link_parts(recipe->key);
+    recipe->key->linked -= recipe->key->linked > 0;
     mdnn_drop_t *const drop = make_drop(recipe, result);
     if (!drop || hash_inputs(device, number, drop, stream, alone))
         return drop;

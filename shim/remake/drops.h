@@ -1,11 +1,11 @@
 /* Drops (memory.remake = checked): tells the mechanism (offload/memory/memory.h) how contents can be made again, and makes
  * them again when it asks for that, in a stream of our own.
  *
- * A content can be dropped if a launch or a chain of launches (chains.h) has made it and changes nothing else but small
- * ranges (images.h), if the proofs say that these launches make the same bytes again, and if such a content has left by a
- * copy before. Before each launch its inputs are hashed in its stream, and its result afterwards; for a chain, the first
- * launches are hashed as if their own results were to be dropped. What was made again is hashed, too. A difference cannot be repaired:
- * a kernel then ends the context with an error before anything of the program can read the content.
+ * A content can be dropped if a launch or a chain of launches (chains.h) has made it that changes nothing else but
+ * sides (images.h), if the proofs say that these launches make the same bytes again, and if such a content has left by a
+ * copy before. Before each launch its inputs are hashed in its stream, and its result afterwards; the first launches of
+ * a chain are hashed as if their own results were to be dropped. What was made again is hashed, too. A difference cannot
+ * be repaired: a kernel then ends the context with an error before anything of the program can read the content.
  *
  * The caller holds REMAKE and has entered the device, unless something else is said. */
 #ifndef MDNN_DROPS_H

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { PARTS = 10, IMAGES_OF_A_PART = MDNN_IMAGES_BYTES / MDNN_IMAGE_BYTES, ALIGNMENT = 512 };
+enum { PARTS = 10, IMAGES_OF_A_PART = MDNN_IMAGE_PART_BYTES / MDNN_IMAGE_BYTES, ALIGNMENT = 512 };
 
 static mdnn_slot_t places[PARTS * IMAGES_OF_A_PART];
 static uint64_t memory[PARTS];

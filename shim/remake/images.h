@@ -1,17 +1,17 @@
-/* Copies of the small results that launches have beside the large one. A launch that is made again gets these copies
- * instead of the ranges, so it changes nothing but its result: statistics that it updates, say, are not updated twice. A
- * copy is what the range contained before the launch. The caller has entered the device. */
+/* Copies of sides, the small results that launches have beside the large one. A launch that is made again gets these
+ * copies instead of the ranges, so it changes nothing but its result: statistics that it updates, say, are not updated
+ * twice. A copy is what the range contained before the launch. The caller has entered the device. */
 #ifndef MDNN_IMAGES_H
 #define MDNN_IMAGES_H
 
 #include "shim/remake/made_values.h"
 #include "shim/remake/slots.h"
 
-/* Of each of the places, and of as many as are made at a time: bytes of device memory. */
-enum { MDNN_IMAGE_BYTES = 64 << 10, MDNN_IMAGES_BYTES = 16 * MDNN_IMAGE_BYTES };
+/* Bytes of device memory: of a place, and of a part of them, which is made at a time. */
+enum { MDNN_IMAGE_BYTES = 64 << 10, MDNN_IMAGE_PART_BYTES = 16 * MDNN_IMAGE_BYTES };
 /* Whether more places are wanted, and could be made. */
 bool mdnn_images_are_short(void);
-/* `memory`: MDNN_IMAGES_BYTES, which they have until they end; 0: there is none, so none is wanted for a while. */
+/* `memory`: MDNN_IMAGE_PART_BYTES, which they have until they end; 0: there is none, so none is wanted for a while. */
 void mdnn_images_add(uint64_t memory);
 void mdnn_images_forget(void); /* the device was reset */
 

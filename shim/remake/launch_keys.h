@@ -28,11 +28,12 @@ typedef struct mdnn_key_operand {
 typedef struct mdnn_launch_key {
     struct mdnn_launch_key *next; /* in its bucket */
     uint64_t hash[2];
-    uint32_t launches;              /* so far; no more are counted than matter */
-    uint32_t watches, watching;     /* that are over, and whose result is not known yet */
-    bool proving;                   /* a proof's result is not known yet */
-    bool counted;                   /* among those of which a result was proven */
-    bool linked;                    /* a chain that begins with such a launch is to be dropped */
+    uint32_t launches;          /* so far; no more are counted than matter */
+    uint32_t watches, watching; /* that are over, and whose result is not known yet */
+    bool proving;               /* a proof's result is not known yet */
+    bool counted;               /* among those of which a result was proven */
+    uint32_t
+        linked; /* so many launches more are hashed because what a chain makes of theirs is to be dropped */
     struct mdnn_launch_key *before; /* of a chain: of the launches before its last one */
     /* Why launches of this key are not made again; MDNN_REMAKE_proven: nothing speaks against it. */
     mdnn_remake_outcome_t barred;

@@ -35,6 +35,18 @@ bool mdnn_recipe_is_side(const mdnn_recipe_t *recipe, uint32_t operand)
            (named->plain || MDNN_FAULT(HIDDEN_RANGES_ARE_REDIRECTED));
 }
 
+uint32_t mdnn_recipe_result(const mdnn_recipe_t *recipe)
+{
+    uint32_t result = UINT32_MAX, count = 0;
+    for (uint32_t i = 0; i < recipe->operand_count; i++) {
+        if (!recipe->key->operands[i].changed || mdnn_recipe_is_side(recipe, i))
+            continue;
+        result = i;
+        count++;
+    }
+    return count == 1 || MDNN_FAULT(OTHER_RESULTS_ARE_MADE_AGAIN) ? result : UINT32_MAX;
+}
+
 bool mdnn_recipe_replay(const mdnn_driver_t *driver, const mdnn_recipe_t *recipe,
                         const mdnn_redirect_t *redirects, size_t count, CUstream stream)
 {

@@ -38,8 +38,11 @@ typedef struct mdnn_recipe {
 /* Begins with one reference. NULL: memory is short. */
 mdnn_recipe_t *mdnn_recipe_create(uint32_t operand_count);
 void mdnn_recipe_drop(mdnn_recipe_t *recipe); /* accepts NULL */
-/* Whether the operand is a small result beside the large one: launches that are made again get a copy of it (images.h). */
+/* Whether the operand is a side: a small result beside the large one. Launches that are made again get a copy of it
+ * (images.h). */
 bool mdnn_recipe_is_side(const mdnn_recipe_t *recipe, uint32_t operand);
+/* The only operand besides that its launches change. UINT32_MAX: there is none, or there are others. */
+uint32_t mdnn_recipe_result(const mdnn_recipe_t *recipe);
 /* Enqueues its launches once more. false: a call failed. */
 bool mdnn_recipe_replay(const mdnn_driver_t *driver, const mdnn_recipe_t *recipe,
                         const mdnn_redirect_t *redirects, size_t count, CUstream stream);

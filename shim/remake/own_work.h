@@ -22,9 +22,8 @@ typedef struct mdnn_own_work {
     CUstream stream;
     mdnn_span_t *spans; /* borrowed */
     size_t span_count;
-    uint64_t
-        scratch; /* address; two 64-bit counters per span, then the copies, and then what is asked for besides: */
-    uint64_t more;
+    uint64_t scratch; /* address; two 64-bit counters per span, and then the copies */
+    uint64_t more;    /* behind them: what was asked for besides */
     mdnn_memory_operand_t *operands;
     mdnn_memory_operation_t operation;
     mdnn_memory_call_t call; /* the operation is a part of it, so that it is not recorded */

@@ -109,13 +109,13 @@ static bool may_be_seen(const mdnn_memory_t *memory, const mdnn_recipe_t *recipe
     return false;
 }
 
-/* With copies of small results, as when a dropped content is made again. */
+/* With copies of sides, as when a dropped content is made again. */
 static bool replay(mdnn_own_work_t *work, const mdnn_recipe_t *recipe)
 {
-    mdnn_redirects_t small;
-    return mdnn_redirects_of(recipe, recipe->operand_count, work->more, &small) &&
-           mdnn_redirects_copy(work->driver, &small, work->stream) &&
-           mdnn_recipe_replay(work->driver, recipe, small.all, small.count, work->stream);
+    mdnn_redirects_t sides;
+    return mdnn_redirects_of(recipe, recipe->operand_count, work->more, &sides) &&
+           mdnn_redirects_copy(work->driver, &sides, work->stream) &&
+           mdnn_recipe_replay(work->driver, recipe, sides.all, sides.count, work->stream);
 }
 
 /* Everything is as it was afterwards, even if this returns false, unless copying back fails; then the context is lost. */
@@ -182,13 +182,13 @@ static mdnn_remake_outcome_t prove_with(mdnn_virtual_device_t *device, uint64_t 
                                   .wanted = wanted,
                                   .poisoned = recipe->key->operands[wanted].proofs > 0,
                                   .span_count = count};
-    mdnn_redirects_t small;
-    if (!mdnn_redirects_of(recipe, recipe->operand_count, 0, &small)) {
+    mdnn_redirects_t sides;
+    if (!mdnn_redirects_of(recipe, recipe->operand_count, 0, &sides)) {
         free(spans);
         return MDNN_REMAKE_many_operands;
     }
     mdnn_remake_outcome_t outcome =
-        spans ? mdnn_own_work_open(&work, device, number, spans, count, small.bytes, 0, may_move)
+        spans ? mdnn_own_work_open(&work, device, number, spans, count, sides.bytes, 0, may_move)
               : MDNN_REMAKE_no_room;
     if (outcome == MDNN_REMAKE_proven) {
         result.span_bytes = bytes_of(spans, count);

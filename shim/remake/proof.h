@@ -4,9 +4,9 @@
  *
  * A proof runs in the stream of the operation that is about to use the content that the launch has made, after all work
  * that is enqueued on the device; what is enqueued later waits for it (the caller sees to that). It copies all memory of
- * the program on the device aside, since a kernel may write what it does not name; in the second proof it first fills the
- * wanted range with the complement of its content, in the third with bytes at random; makes the launch again; compares; and puts everything back, whatever
- * the result is.
+ * the program on the device aside, since a kernel may write what it does not name. The second proof fills the wanted
+ * range with the complement of its content, the third with bytes at random. Then the launch is made again, everything is
+ * compared, and put back, whatever the result is.
  *
  * The caller holds the lock REMAKE, has entered the device, and knows that no other thread has an operation under way. */
 #ifndef MDNN_PROOF_H

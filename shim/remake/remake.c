@@ -147,8 +147,6 @@ static void note_departure(const mdnn_virtual_device_t *device, const mdnn_made_
         !mdnn_launch_key_is_proven(value->maker, value->maker_operand))
         return;
     value->maker->operands[value->maker_operand].wanted = true;
-    for (mdnn_launch_key_t *key = value->maker->before; key; key = key->before)
-        key->linked = true;
     mdnn_drops_want();
 }
 
@@ -285,7 +283,8 @@ static mdnn_recipe_t *make_recipe(mdnn_recorded_launch_t *launch, const operand_
 
 static uint64_t shape_of(const mdnn_launch_t *launch)
 {
-    uint64_t hash = mdnn_driver_hash(MDNN_DRIVER_HASH_START, (uintptr_t)launch->function);
+    uint64_t hash = mdnn_driver_hash(MDNN_DRIVER_HASH_START, state.code); /* handles come back */
+    hash = mdnn_driver_hash(hash, (uintptr_t)launch->function);
     for (int i = 0; i < 3; i++)
         hash = mdnn_driver_hash(hash, (uint64_t)launch->grid[i] << 32 | launch->block[i]);
     return hash;

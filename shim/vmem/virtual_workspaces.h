@@ -43,7 +43,8 @@ bool mdnn_virtual_call_lend(mdnn_virtual_call_t *call, uint64_t bytes);
 /* Called after the whole call was enqueued: takes the memory back in stream order, and records the call. */
 void mdnn_virtual_call_end(mdnn_virtual_call_t *call);
 
-/* In virtual_operations.c: what the thread's call runs is not what it will run; no call: nothing. */
+/* In virtual_operations.c: what the thread's call runs is on trial, so its time says nothing of later calls. Without a
+ * call it does nothing. */
 void mdnn_virtual_call_is_trial(void);
 /* In virtual_operations.c: the thread's operations are parts of `call`; NULL: of none, as before. */
 void mdnn_virtual_expect_call(mdnn_virtual_call_t *call);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "offload/follow/follower_internal.h"
+#include "offload/plan/certificate.h"
 #include "test/unit/cases.h"
 #include "test/unit/each_seed.h"
 #include "test/unit/failing_allocator.h"
@@ -500,8 +501,10 @@ static void check_report(const mdnn_follower_config_t *config, const mdnn_period
     CHECK(report.floor_bytes == plan->floor_bytes);
     CHECK(report.compute_us == mdnn_period_compute_us(period, NULL));
     CHECK(report.predicted_us == plan->predicted.time_us);
-    CHECK(report.link_bound_us > 0 || plan->verdict != MDNN_VERDICT_FITS);
-    CHECK(report.link_bound_us <= plan->link_bound_us * (1 + 1e-9));
+    double bound_us;
+    CHECK(mdnn_link_bound(period, &config->link, config->budget_bytes, config->chunk_bytes,
+                          &bound_us) == MDNN_STATUS_OK);
+    CHECK(report.link_bound_us == bound_us && bound_us <= plan->link_bound_us * (1 + 1e-9));
     CHECK(report.out_bytes == plan->predicted.out_bytes);
     CHECK(report.in_bytes == plan->predicted.in_bytes);
     /* A loop within the round may have been found, planned and followed before it. */
